@@ -50,15 +50,11 @@ func replace(groups []string, a slog.Attr) slog.Attr {
 		}
 		return slog.String(a.Key, redacted)
 	}
-	switch a.Value.Kind() {
-	case slog.KindString:
-		if s := a.Value.String(); mayHoldSecret(s) {
-			return slog.String(a.Key, scrub(s))
-		}
-	case slog.KindAny:
-		if err, ok := a.Value.Any().(error); ok {
-			return slog.String(a.Key, scrub(err.Error()))
-		}
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, scrub(err.Error()))
+	}
+	if a.Value.Kind() == slog.KindString && mayHoldSecret(a.Value.String()) {
+		return slog.String(a.Key, scrub(a.Value.String()))
 	}
 	return a
 }
