@@ -1,0 +1,159 @@
+# make alone lists the targets. Settings come from the environment and from .env
+# (see .env.example); only targets that start the product read .env, so that tests
+# and checks give the same answer with it and without.
+
+VERSION  ?= 0.2.0
+ENV_FILE ?= .env
+MODULE   := github.com/reliable-job-engine/reliable-job-engine
+BUILDINFO := $(MODULE)/cmd/internal/buildinfo
+COMMIT    = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BUILT_AT  = $(shell date -u $${SOURCE_DATE_EPOCH:+-d @$$SOURCE_DATE_EPOCH} +%Y-%m-%dT%H:%M:%SZ)
+LDFLAGS   = -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).builtAt=$(BUILT_AT)
+
+GO       ?= go
+WITH_ENV := tools/withenv '$(ENV_FILE)'
+# The tools are pinned in a module of their own, which keeps a product team's module graph small.
+TOOL     := $(GO) tool -modfile=tools/go.mod
+
+# Packages with goroutines of their own or with handlers called by many.
+RACY      = $(addprefix ./,$(addsuffix /...,$(wildcard engine web db cmd)))
+GENERATED = engine/internal/dbsqlc ':(glob)**/*_templ.go'
+GO_FILES  = find . \( -name .git -o -name .data -o -name bin \) -prune -o -name '*.go' -print
+TEMPL_FILES = $(wildcard views/*.templ web/*/*.templ)
+
+# Packages whose tests open a database.
+INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{range .TestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}' ./... \
+	| sed -nE 's|^([^ ]+) $(MODULE)/db/(dbtest|localpg)$$|\1|p' | sort -u
+
+.DEFAULT_GOAL := help
+.PHONY: help run dev up down restart logs clean simulate with-env \
+	all build build-server build-worker build-cli migrate-up migrate-down \
+	test test-unit test-integration test-race interleave bench \
+	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- running -------------------------------------------------------------------
+
+run: build-server ## build the server and run it; in development it brings its own Postgres and workers
+	@$(WITH_ENV) bin/server
+
+dev: ## run the server, and build it anew whenever a .templ or .go file changes
+	@$(WITH_ENV) $(TOOL) templ generate --watch --cmd "$(GO) run ./cmd/server"
+
+up: build-server ## run the server in the background: process id and log in .data
+	@mkdir -p .data
+	@if [ -s .data/server.pid ] && kill -0 "$$(cat .data/server.pid)" 2>/dev/null; then \
+		echo "already running, process $$(cat .data/server.pid)"; exit 0; fi; \
+	nohup $(WITH_ENV) bin/server >>.data/server.log 2>&1 </dev/null & pid=$$!; echo $$pid >.data/server.pid; \
+	sleep 2; kill -0 $$pid 2>/dev/null || { rm .data/server.pid; tail -n 20 .data/server.log; echo "the server ended at once" >&2; exit 1; }; \
+	echo "running, process $$pid; make logs follows it, make down stops it"
+
+down: ## stop what up started; running jobs may finish
+	@if ! [ -s .data/server.pid ]; then echo "not running"; exit 0; fi; \
+	pid=$$(cat .data/server.pid); kill -TERM $$pid 2>/dev/null || true; \
+	for i in $$(seq 120); do kill -0 $$pid 2>/dev/null || { rm -f .data/server.pid; echo stopped; exit 0; }; sleep 1; done; \
+	echo "process $$pid still drains after 120 s" >&2; exit 1
+
+restart: ## down, then up
+	@$(MAKE) --no-print-directory down
+	@$(MAKE) --no-print-directory up
+
+logs: ## follow the log of what up started
+	@mkdir -p .data && touch .data/server.log && tail -n 100 -F .data/server.log
+
+simulate: build-cli ## fill the database with a realistic mix and an incident
+	@$(WITH_ENV) bin/jobctl simulate --scenario incident --seed 7
+
+migrate-up: build-cli ## bring the database's schema up to date
+	@$(WITH_ENV) bin/jobctl migrate up
+
+migrate-down: build-cli ## take back the newest migration
+	@$(WITH_ENV) bin/jobctl migrate down
+
+with-env: ## run CMD with the settings of .env, as in: make with-env CMD='bin/jobctl status'
+	@$(WITH_ENV) sh -c '$(subst ','\'',$(CMD))'
+
+clean: ## remove what was built and measured; .data, with its database, stays
+	rm -rf bin coverage.out cpu.out mem.out
+
+# --- building ------------------------------------------------------------------
+
+all: check build ## check, then build
+
+build: build-server build-worker build-cli ## build the three binaries into bin
+
+build-server: ## build bin/server
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/server ./cmd/server
+
+build-worker: ## build bin/worker
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/worker ./cmd/worker
+
+build-cli: ## build bin/jobctl
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/jobctl ./cmd/jobctl
+
+# --- testing -------------------------------------------------------------------
+
+test: ## run every test once, without the race detector
+	$(GO) test -timeout 8m ./...
+
+test-unit: ## run the tests of packages that need no database
+	@integration=$$($(INTEGRATION_PACKAGES)); \
+	$(GO) test -timeout 5m $$($(GO) list ./... | grep -vxF "$${integration:-none}")
+
+test-integration: ## run the tests of packages that use Postgres (they start one)
+	@packages=$$($(INTEGRATION_PACKAGES)); \
+	[ -n "$$packages" ] || { echo "no package's tests import db/dbtest or db/localpg" >&2; exit 1; }; \
+	$(GO) test -count=1 -timeout 15m $$packages
+
+test-race: ## run the tests of packages with goroutines under the race detector, in full
+	$(GO) test -race -timeout 30m $(RACY)
+
+interleave: ## try every interleaving of the statements that race; long
+	$(GO) test -count=1 -timeout 85m -run Interleav ./engine -interleavings=all
+
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 30m ./engine/...
+
+# --- checking ------------------------------------------------------------------
+
+check: ## all that CI runs: tests, generated code, lint, race detector, schema
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory generated-check
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory race-short
+	@$(MAKE) --no-print-directory schema-check
+
+generate: ## generate code from queries (sqlc) and views (templ)
+	$(TOOL) sqlc generate
+	$(if $(TEMPL_FILES),$(TOOL) templ generate)
+
+generated-check: generate ## generate, and fail if committed code was not what comes out
+	git diff --exit-code -- $(GENERATED)
+	@new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
+	[ -z "$$new" ] || { echo "generated, but not committed:"; echo "$$new"; exit 1; }
+
+lint: format vet staticcheck exhaustive ## gofmt, vet, staticcheck, exhaustive
+
+format:
+	@bad=$$($(GO_FILES) | xargs gofmt -l); [ -z "$$bad" ] || { echo "gofmt -w would change:"; echo "$$bad"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(TOOL) staticcheck ./...
+
+exhaustive:
+	$(TOOL) exhaustive -default-signifies-exhaustive=false ./...
+
+race-short: ## the race detector on the short form of the tests
+	$(GO) test -race -short -timeout 15m $(RACY)
+
+# A run that finds no such test passes in go test's eyes; it must not in ours.
+schema-check: ## fail unless db/schema.sql is what the migrations add up to
+	@out=$$($(GO) test -v -count=1 -timeout 3m -run '^TestSchemaFileIsCurrent$$' ./db/... 2>&1); code=$$?; \
+	echo "$$out" | grep -v 'no test files\|no tests to run\|^PASS$$'; \
+	[ $$code -eq 0 ] || exit $$code; \
+	echo "$$out" | grep -q '^--- PASS: TestSchemaFileIsCurrent' || { echo "TestSchemaFileIsCurrent did not run" >&2; exit 1; }
