@@ -21,9 +21,9 @@ GENERATED = engine/internal/dbsqlc ':(glob)**/*_templ.go'
 GO_FILES  = find . \( -name .git -o -name .data -o -name bin \) -prune -o -name '*.go' -print
 TEMPL_FILES = $(wildcard views/*.templ web/*/*.templ)
 
-# Packages whose tests open a database.
-INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{range .TestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}' ./... \
-	| sed -nE 's|^([^ ]+) $(MODULE)/db/(dbtest|localpg)$$|\1|p' | sort -u
+# Packages whose tests open a database: those that import one of the two packages that start it, and these two.
+INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n"}}{{range .TestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}' ./... \
+	| sed -nE 's,^([^ ]+) $(MODULE)/db/(dbtest|localpg)$$,\1,p' | sort -u
 
 .DEFAULT_GOAL := help
 .PHONY: help run dev up down restart logs clean simulate with-env \
