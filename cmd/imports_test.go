@@ -49,7 +49,7 @@ var mayImport = map[string]rule{
 	"cmd/worker":              {may: []string{"*"}},
 	"cmd/jobctl":              {may: []string{"*"}},
 	"cmd/internal/boot":       {may: []string{"*"}},
-	"cmd/internal/samplejobs": {may: []string{"cmd/internal/config", "engine", "engine/inspect"}, tests: []string{"engine/enginetest"}},
+	"cmd/internal/samplejobs": {may: []string{"cmd/internal/config", "cmd/internal/buildinfo", "engine", "engine/inspect"}, tests: []string{"engine/enginetest"}},
 	"cmd/internal/config":     {},
 	"cmd/internal/logging":    {tests: []string{"cmd/internal/config"}},
 	"cmd/internal/buildinfo":  {},

@@ -33,11 +33,11 @@ func into[T any](want string, to func(*Config) *T, parse func(string) (T, bool))
 }
 
 func text(to func(*Config) *string) kind {
-	return into("a text", to, func(raw string) (string, bool) { return raw, true })
+	return into("must be a text", to, func(raw string) (string, bool) { return raw, true })
 }
 
 func secret(to func(*Config) *Secret) kind {
-	return into("a text without spaces at its ends or line breaks", to, func(raw string) (Secret, bool) {
+	return into("must be a text without spaces at its ends or line breaks", to, func(raw string) (Secret, bool) {
 		return Secret(raw), strings.TrimSpace(raw) == raw && !strings.ContainsAny(raw, "\r\n\x00")
 	})
 }
