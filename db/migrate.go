@@ -173,13 +173,24 @@ func runDBMate(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger, fi
 		defer close(logged)
 		logLines(reader, log)
 	}()
-	err := act(mate)
+	err := withoutPanic(act, mate)
 	writer.Close()
 	<-logged
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w (%v)", context.Cause(ctx), err)
 	}
 	return err
+}
+
+// withoutPanic makes an error of dbmate's panic when it can't close a connection,
+// as happens to one that the server's end has broken.
+func withoutPanic(act func(*dbmate.DB) error, mate *dbmate.DB) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("close connection: %v", p)
+		}
+	}()
+	return act(mate)
 }
 
 func logLines(r io.Reader, log *slog.Logger) {
@@ -228,6 +239,9 @@ func closeConn(conn *pgx.Conn) {
 // parseURL reads url for statements that may take as long as ctx allows: a
 // migration of a big table is no slow query.
 func parseURL(url string) (*pgx.ConnConfig, error) {
+	if url == "" {
+		return nil, ErrNoURL
+	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, badURL(url, err)

@@ -38,10 +38,14 @@ type PoolConfig struct {
 	ConnectTimeout time.Duration
 }
 
+// ErrNoURL says that no database was named. The driver would go to a socket of
+// this machine's Postgres then, which is hardly ever meant.
+var ErrNoURL = errors.New("no database address: set DATABASE_URL or DB_HOST")
+
 // Open connects a pool and asks the database once, so that a wrong address is
 // told at the start. A network that swallows packets is noticed within 30s, an
 // idle transaction ends after 60s. The caller closes the pool. Errors:
-// [*ConnectError], whose text never has the password.
+// [ErrNoURL]; [*ConnectError], whose text never has the password.
 func Open(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 	pc, err := poolConfig(config)
 	if err != nil {
@@ -61,6 +65,9 @@ func Open(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 }
 
 func poolConfig(config PoolConfig) (*pgxpool.Config, error) {
+	if config.URL == "" {
+		return nil, ErrNoURL
+	}
 	pc, err := pgxpool.ParseConfig(config.URL)
 	if err != nil {
 		return nil, badURL(config.URL, err)

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -50,9 +49,6 @@ func redactUserinfo(text string) string {
 // badURL explains an address that can't be read. pgx's text is left out: what it
 // quotes of an odd address may hold a piece of the password.
 func badURL(url string, err error) error {
-	if url == "" {
-		return errors.New("no database address: set DATABASE_URL or DB_HOST")
-	}
 	reason := "it must look like postgres://user:password@host:5432/database, with special characters in the password percent-encoded"
 	if strings.Contains(err.Error(), "sslmode") {
 		reason = "its sslmode or a certificate named in it can't be used"

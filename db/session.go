@@ -3,15 +3,16 @@ package db
 import (
 	"context"
 	"database/sql"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/amacneil/dbmate/v2/pkg/dbmate"
 	"github.com/amacneil/dbmate/v2/pkg/driver/postgres"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -29,26 +30,22 @@ var (
 	lastSession atomic.Int64
 )
 
-// session is one run of dbmate: how it connects, and the sockets it has open.
+// session is one run of dbmate: how it connects, and what it has connected.
 type session struct {
 	config *pgx.ConnConfig
 	mu     sync.Mutex
-	conns  []net.Conn
+	conns  []*pgconn.PgConn
 	over   bool
 }
+
+// cancelTimeout bounds telling Postgres that nobody waits any more.
+const cancelTimeout = 2 * time.Second
 
 // openSession registers a session whose connections break when ctx ends, since
 // dbmate takes no context. Postgres then rolls back what was under way.
 func openSession(ctx context.Context, config *pgx.ConnConfig) (key string, done func()) {
 	s := &session{config: config.Copy()}
-	dial := s.config.DialFunc
-	s.config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err == nil {
-			s.add(conn)
-		}
-		return conn, err
-	}
+	s.config.AfterConnect = s.add
 	key = strconv.FormatInt(lastSession.Add(1), 10)
 	sessions.Store(key, s)
 	stop := context.AfterFunc(ctx, s.breakOff)
@@ -58,21 +55,28 @@ func openSession(ctx context.Context, config *pgx.ConnConfig) (key string, done 
 	}
 }
 
-func (s *session) add(conn net.Conn) {
+func (s *session) add(_ context.Context, conn *pgconn.PgConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, conn)
 	if s.over {
-		conn.Close()
+		return context.Canceled
 	}
+	return nil
 }
 
+// breakOff cancels what runs before it lets the connection fail: Postgres sees a closed
+// socket only when the statement is done, and the next starter would wait for it.
 func (s *session) breakOff() {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	for _, conn := range s.conns {
-		conn.Close()
+		// Neither error could be acted on: the migration has failed already.
+		_ = conn.CancelRequest(ctx)
+		_ = conn.Conn().SetDeadline(time.Unix(1, 0))
 	}
 }
 
