@@ -77,12 +77,16 @@ func matching(ctx context.Context, o Options, p place, found []binaries, major i
 			return b, nil
 		}
 	}
+	if major < o.MinMajor {
+		return binaries{}, fmt.Errorf("%w: %s was written by Postgres %d and at least %d is needed; bring it over with pg_upgrade, or move the folder away to begin with an empty database",
+			ErrDataVersion, p.data(), major, o.MinMajor)
+	}
 	has := "none"
 	if best := newest(found, 0); best.dir != "" {
 		has = best.version
 	}
-	return binaries{}, fmt.Errorf("%w: %s was written by Postgres %d and this machine has %s (at least %d is needed); install Postgres %d to keep it, or move the folder away to begin with an empty database",
-		ErrDataVersion, p.data(), major, has, o.MinMajor, major)
+	return binaries{}, fmt.Errorf("%w: %s was written by Postgres %d and this machine has %s; install Postgres %d to keep it, or move the folder away to begin with an empty database",
+		ErrDataVersion, p.data(), major, has, major)
 }
 
 func newest(found []binaries, min int) binaries {

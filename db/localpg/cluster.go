@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -16,9 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // place is where a server's files lie and who it runs as.
@@ -82,8 +78,8 @@ func ensureCluster(ctx context.Context, o Options, p place, b binaries) (login, 
 	if major != 0 {
 		l, err := readLogin(p.dir)
 		if err != nil {
-			return login{}, folderError(p.data(), fmt.Errorf(
-				"the password of this data can't be read (%w); put %s back or move the data away to begin anew", err, loginFile))
+			return login{}, fmt.Errorf("%w: the password of %s can't be read: %w; put %s back, or move the data away to begin anew",
+				ErrFolder, p.data(), err, loginFile)
 		}
 		if p.as.owns(p.data()) {
 			return l, nil
@@ -138,6 +134,23 @@ func initCluster(ctx context.Context, o Options, p place, b binaries, l login) e
 	return nil
 }
 
+// serverEnv is this process's environment without what would redirect Postgres.
+func serverEnv() []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") || strings.HasPrefix(v, "LANG")
+	})
+	return append(env, "LC_ALL=C")
+}
+
+func serverURL(l login, port int, database string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(l.User, l.Password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
 // serverArgs keeps Postgres to itself: loopback only, no unix socket (its path may
 // not be longer than 107 bytes, a project's folder may).
 func serverArgs(o Options, p place, port int) []string {
@@ -160,147 +173,4 @@ func serverArgs(o Options, p place, port int) []string {
 		args = append(args, "-c", name+"="+value)
 	}
 	return args
-}
-
-// serverEnv is this process's environment without what would redirect Postgres.
-func serverEnv() []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") || strings.HasPrefix(v, "LANG")
-	})
-	return append(env, "LC_ALL=C")
-}
-
-func serverURL(l login, port int, database string) string {
-	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(l.User, l.Password),
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/" + database,
-		RawQuery: "sslmode=disable",
-	}
-	return u.String()
-}
-
-var errExited = errors.New("it ended at once")
-
-// errBackendsLeft says that sessions of a killed server have not noticed yet.
-var errBackendsLeft = errors.New("processes of a killed Postgres are still there")
-
-// waitReady asks until Postgres answers, ends, or ctx is over.
-func waitReady(ctx context.Context, p *process, url string) error {
-	for {
-		err := ping(ctx, url)
-		var pg *pgconn.PgError
-		if err == nil || errors.As(err, &pg) && pg.Code != "57P03" { // cannot_connect_now: still starting
-			return err
-		}
-		select {
-		case <-p.done:
-			return errExited
-		case <-ctx.Done():
-			return fmt.Errorf("it did not answer in time: %w", context.Cause(ctx))
-		case <-time.After(readyPoll):
-		}
-	}
-}
-
-func ping(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
-}
-
-// startError tells why Postgres did not start, from what it wrote last.
-func startError(p place, port int, err error) error {
-	text, _ := os.ReadFile(p.logFile())
-	last := lastLines(string(text), 4)
-	switch {
-	case strings.Contains(last, "could not bind"), strings.Contains(last, "could not create any TCP/IP sockets"):
-		return portTaken(port)
-	case strings.Contains(last, "pre-existing shared memory block"):
-		return fmt.Errorf("%w in %s: %s", errBackendsLeft, p.data(), last)
-	case strings.Contains(last, "password authentication failed"):
-		return folderError(p.data(), fmt.Errorf("its password is not the one in %s", loginFile))
-	}
-	return fmt.Errorf("start Postgres on %s: %w: %s (all of it in %s)", p.data(), err, last, p.logFile())
-}
-
-func ensureDatabase(ctx context.Context, url, name string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return fmt.Errorf("connect to the local Postgres: %w", err)
-	}
-	defer conn.Close(ctx)
-	var exists bool
-	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
-	if err == nil && !exists {
-		_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
-	}
-	if err != nil {
-		return fmt.Errorf("create database %s: %w", name, err)
-	}
-	return nil
-}
-
-// clearLeftovers deals with a postmaster.pid that a crash left behind. This process
-// holds the folder's lock, so the server it names has no living owner of ours.
-func clearLeftovers(ctx context.Context, p place, log *slog.Logger) error {
-	text, err := os.ReadFile(p.pidFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return folderError(p.data(), err)
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	pid, _ := strconv.Atoi(strings.TrimSpace(first))
-	if pid > 0 && isServer(pid, p.data()) {
-		if st, err := readState(p.dir); err != nil || st.PID != pid {
-			return fmt.Errorf("%w: process %d, not started by this program, uses %s; stop it with pg_ctl, or use another data folder",
-				ErrAlreadyRunning, pid, p.data())
-		}
-		log.Warn("waiting for the postgres of an owner that died", "pid", pid)
-		if err := endOrphan(ctx, pid, p.data()); err != nil {
-			return err
-		}
-	}
-	removeState(p.dir)
-	if !alive(pid) {
-		return nil // Postgres sees that itself
-	}
-	// Postgres asks only whether some process has that id. After a restart of the
-	// machine or container one usually has, and the server would refuse to start.
-	if err := os.Remove(p.pidFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return folderError(p.data(), err)
-	}
-	return nil
-}
-
-// endOrphan waits for a server that its owner's death has told to stop, and
-// helps after a while.
-func endOrphan(ctx context.Context, pid int, data string) error {
-	deadline := time.Now().Add(orphanTimeout)
-	told := false
-	for isServer(pid, data) {
-		if time.Now().After(deadline) {
-			if told {
-				return fmt.Errorf("%w: process %d does not stop; end it with `kill %d`", ErrAlreadyRunning, pid, pid)
-			}
-			told, deadline = true, time.Now().Add(quitTimeout)
-			quitPID(pid)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for Postgres process %d to stop: %w", pid, context.Cause(ctx))
-		case <-time.After(readyPoll):
-		}
-	}
-	return nil
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }

@@ -104,6 +104,11 @@ func fetchConfig(o Options, p place, work string, version embeddedpostgres.Postg
 func fetch(ctx context.Context, config embeddedpostgres.Config) error {
 	done := make(chan error, 1)
 	go func() {
+		defer func() {
+			if p := recover(); p != nil { // the library's answer to a full disk
+				done <- fmt.Errorf("unpack: %v", p)
+			}
+		}()
 		err := embeddedpostgres.NewDatabase(config).Start()
 		if err != nil && strings.HasPrefix(err.Error(), "could not start postgres") {
 			err = nil // as intended, see download

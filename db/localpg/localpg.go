@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -202,91 +200,6 @@ func alreadyRunning(dir string) error {
 		ErrAlreadyRunning, dir)
 }
 
-// prepare finds the binaries, sees to what a crash left behind, and initialises the
-// data if there is none.
-func prepare(ctx context.Context, o Options, p place) (binaries, login, error) {
-	if err := clearLeftovers(ctx, p, o.Log); err != nil {
-		return binaries{}, login{}, err
-	}
-	b, err := findBinaries(ctx, o, p)
-	if err != nil {
-		return binaries{}, login{}, err
-	}
-	l, err := ensureCluster(ctx, o, p, b)
-	return b, l, err
-}
-
-func (s *Server) start(ctx context.Context, o Options) error {
-	b, l, err := prepare(ctx, o, s.where)
-	if err != nil {
-		return err
-	}
-	s.version = b.version
-	// The download has its own bound; the rest is a matter of seconds.
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := s.launchAnywhere(ctx, o, b, l); err != nil {
-		return err
-	}
-	if err := s.publish(ctx, o, l); err != nil {
-		s.halt(context.Background())
-		return err
-	}
-	go s.waitForEnd()
-	return nil
-}
-
-// launchAnywhere launches on the wanted port, or on free ones until it works:
-// between choosing and binding a port, another program may take it.
-func (s *Server) launchAnywhere(ctx context.Context, o Options, b binaries, l login) error {
-	for taken := 0; ; {
-		port, err := choosePort(o.Port, l.Port, taken)
-		if err != nil {
-			return err
-		}
-		err = s.launch(ctx, o, b, l, port)
-		switch {
-		case errors.Is(err, ErrPortTaken) && o.Port == 0 && taken < portTries:
-			taken++
-		case errors.Is(err, errBackendsLeft) && ctx.Err() == nil:
-			time.Sleep(5 * readyPoll)
-		default:
-			return err
-		}
-	}
-}
-
-// launch runs Postgres on port and waits until it takes connections.
-func (s *Server) launch(ctx context.Context, o Options, b binaries, l login, port int) error {
-	p, err := run(s.where, b, serverArgs(o, s.where, port), o.NoSync)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", b.postgres(), err)
-	}
-	s.process, s.port = p, port
-	err = waitReady(ctx, p, serverURL(l, port, superuser))
-	if err == nil {
-		return nil
-	}
-	s.halt(context.Background())
-	return startError(s.where, port, err)
-}
-
-// publish creates the database and tells other processes where the server is.
-func (s *Server) publish(ctx context.Context, o Options, l login) error {
-	if err := ensureDatabase(ctx, serverURL(l, s.port, superuser), o.Database); err != nil {
-		return err
-	}
-	s.url = serverURL(l, s.port, o.Database)
-	l.Port = s.port
-	if err := l.write(s.where.dir); err != nil {
-		return err
-	}
-	return state{
-		URL: s.url, Port: s.port, PID: s.process.pid, OwnerPID: os.Getpid(),
-		Version: s.version, StartedAt: time.Now().UTC(),
-	}.write(s.where.dir)
-}
-
 // waitForEnd tidies up after the server, whether stopped or fallen. Whoever calls
 // Stop waits for it.
 func (s *Server) waitForEnd() {
@@ -337,36 +250,4 @@ func (s *Server) halt(ctx context.Context) error {
 	s.process.kill()
 	<-s.process.done
 	return fmt.Errorf("postgres process %d did not stop and was killed; its data recovers at the next start", s.process.pid)
-}
-
-func choosePort(wanted, last, taken int) (int, error) {
-	if wanted != 0 {
-		if !portFree(wanted) {
-			return 0, portTaken(wanted)
-		}
-		return wanted, nil
-	}
-	if last != 0 && taken == 0 && portFree(last) {
-		return last, nil
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port on 127.0.0.1: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
-}
-
-func portFree(port int) bool {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	listener.Close()
-	return true
-}
-
-func portTaken(port int) error {
-	return fmt.Errorf("%w: another program listens on 127.0.0.1:%d; stop it, or choose another port for Postgres (0 takes a free one)",
-		ErrPortTaken, port)
 }

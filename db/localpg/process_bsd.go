@@ -28,6 +28,9 @@ func detach(attr *syscall.SysProcAttr, _ bool) { attr.Setpgid = true }
 // holdLifeline ties Postgres's life to this program's.
 func holdLifeline(pid int) (*os.File, error) { return lifeline(pid, "INT") }
 
+// alive tells whether process pid runs, be it another user's.
+func alive(pid int) bool { return exists(pid) }
+
 // isServer tells whether pid is a Postgres on data, not a process that got the id
 // of one.
 func isServer(pid int, data string) bool {

@@ -45,17 +45,41 @@ func detach(attr *syscall.SysProcAttr, throwaway bool) {
 // holdLifeline has nothing to do: the kernel tells Postgres of its parent's death.
 func holdLifeline(int) (*os.File, error) { return nil, nil }
 
+// alive tells whether process pid runs, be it another user's. One that has ended is
+// there until its parent asks, in a container without an init for good.
+func alive(pid int) bool {
+	if !exists(pid) {
+		return false
+	}
+	stat, err := os.ReadFile(procFile(pid, "stat"))
+	if err != nil {
+		return exists(pid) // without /proc that is all there is to know
+	}
+	// pid (name) state ...; the name may hold spaces and brackets.
+	end := strings.LastIndex(string(stat), ") ")
+	return end < 0 || !strings.HasPrefix(string(stat[end+2:]), "Z")
+}
+
 // isServer tells whether pid is a Postgres on data, not a process that got the id
 // of one.
 func isServer(pid int, data string) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
-	if err != nil {
+	name, err := os.ReadFile(procFile(pid, "comm"))
+	if err != nil || !strings.HasPrefix(string(name), "postgres") || !alive(pid) {
 		return false
+	}
+	cwd, err := os.Readlink(procFile(pid, "cwd"))
+	if err != nil {
+		// In a container even root may not look at another user's process so
+		// closely; its command line is open to all.
+		line, err := os.ReadFile(procFile(pid, "cmdline"))
+		return err == nil && strings.Contains(string(line), data)
 	}
 	if real, err := filepath.EvalSymlinks(data); err == nil {
 		data = real
 	}
-	name, err := os.ReadFile(filepath.Join(dir, "comm"))
-	return err == nil && cwd == data && strings.HasPrefix(string(name), "postgres")
+	return cwd == data
+}
+
+func procFile(pid int, name string) string {
+	return filepath.Join("/proc", strconv.Itoa(pid), name)
 }

@@ -22,8 +22,9 @@ func (p *process) quit() { _ = p.handle.Signal(syscall.SIGQUIT) }
 
 func quitPID(pid int) { _ = syscall.Kill(pid, syscall.SIGQUIT) }
 
-// alive tells whether there is a process pid, be it another user's.
-func alive(pid int) bool {
+// exists tells whether there is a process pid, be it another user's or one that has
+// ended and waits for its parent to notice.
+func exists(pid int) bool {
 	if pid <= 0 {
 		return false
 	}

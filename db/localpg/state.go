@@ -34,7 +34,7 @@ func Find(dir string) (url string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: %s can't be read (%w): run this as the user who started the server",
 			ErrNotRunning, filepath.Join(dir, stateFile), err)
-	case !alive(st.PID):
+	case !alive(st.PID), !alive(st.OwnerPID):
 		return "", fmt.Errorf("%w in %s any more (process %d is gone): start the server again (make run)", ErrNotRunning, dir, st.PID)
 	}
 	return st.URL, nil
