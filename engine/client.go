@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+// The defaults of [ClientConfig].
+const (
+	DefaultPayloadMaxBytes = 256 << 10
+	DefaultMaxAttempts     = 5
+	DefaultKeyTTL          = 24 * time.Hour
+	DefaultQueue           = "default"
+)
+
+// ClientConfig is what a [Client] needs. Only Pool is required.
+type ClientConfig struct {
+	// Pool reaches the database. The caller owns it and closes it after the
+	// client.
+	Pool *pgxpool.Pool
+	// Log gets one line per accepted job, at info. Default: none.
+	Log *slog.Logger
+	// Observer is told what happens, for metrics. Default: none.
+	Observer Observer
+	// PayloadMaxBytes bounds a payload, as sent and as stored. Default 262144.
+	PayloadMaxBytes int
+	// MaxAttempts is what a job gets that does not say. 1 to 100, default 5.
+	MaxAttempts int
+	// KeyTTL is how long an idempotency key is kept. Default 24 h.
+	KeyTTL time.Duration
+}
+
+// Client enqueues jobs and acts on them. It is safe for many goroutines.
+type Client struct {
+	pool   *pgxpool.Pool
+	log    *slog.Logger
+	obs    Observer
+	limits payloadLimits
+	most   int
+	keyTTL time.Duration
+	q      *dbsqlc.Queries
+	notify *notifier
+	// wake tells an engine of the same process; nil without one.
+	wake func(queue string)
+}
+
+// NewClient checks c and returns a client. It starts nothing and opens nothing;
+// end it with [Client.Close].
+func NewClient(c ClientConfig) (*Client, error) {
+	if c.Pool == nil {
+		return nil, errors.New("new client: Pool is nil")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer == nil {
+		c.Observer = NopObserver{}
+	}
+	if c.PayloadMaxBytes == 0 {
+		c.PayloadMaxBytes = DefaultPayloadMaxBytes
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = DefaultMaxAttempts
+	}
+	if c.KeyTTL == 0 {
+		c.KeyTTL = DefaultKeyTTL
+	}
+	switch {
+	case c.PayloadMaxBytes < 2 || c.PayloadMaxBytes > 64<<20:
+		return nil, fmt.Errorf("new client: PayloadMaxBytes %d: use 2 to 67108864", c.PayloadMaxBytes)
+	case c.MaxAttempts < 1 || c.MaxAttempts > 100:
+		return nil, fmt.Errorf("new client: MaxAttempts %d: use 1 to 100", c.MaxAttempts)
+	case c.KeyTTL < time.Second:
+		return nil, fmt.Errorf("new client: KeyTTL %s: use 1s or more", c.KeyTTL)
+	}
+	q := dbsqlc.New()
+	return &Client{
+		pool: c.Pool, log: c.Log, obs: c.Observer, limits: payloadLimits{bytes: c.PayloadMaxBytes, depth: 64, keys: 10_000},
+		most: c.MaxAttempts, keyTTL: c.KeyTTL, q: q, notify: newNotifier(c.Pool, q),
+	}, nil
+}
+
+// Close sends the notifications still held back and waits for them, until ctx
+// ends. Nothing is lost without it: polling finds the jobs.
+func (c *Client) Close(ctx context.Context) error { return c.notify.close(ctx) }
+
+// Enqueue adds a job and returns once it is committed. A repeated
+// IdempotencyKey is no error: the first job comes back with Duplicate set.
+// Errors: *[ValidationError], *[KeyReusedError], [ErrKeyInFlight], or the
+// database's, after which the job may or may not exist: repeat it under a key.
+func (c *Client) Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqueued, error) {
+	began := time.Now()
+	r, err := c.prepare(args, o)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	done, err := c.insert(ctx, c.pool, r, false)
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
+	}
+	c.announce(ctx, r, done)
+	c.hint(done)
+	c.obs.EnqueueTook(time.Since(began))
+	return done, nil
+}
+
+// EnqueueTx adds a job inside tx: it exists once tx commits, and never did if
+// tx rolls back. Errors are those of [Client.Enqueue]; none but the database's
+// own aborts tx.
+func (c *Client) EnqueueTx(ctx context.Context, tx pgx.Tx, args Args, o EnqueueOptions) (Enqueued, error) {
+	r, err := c.prepare(args, o)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	done, err := c.insert(ctx, tx, r, c.notify.insideTx(r.queue))
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
+	}
+	c.announce(ctx, r, done)
+	return done, nil
+}
+
+// EnqueueSQLTx is [Client.EnqueueTx] for database/sql, with any Postgres driver.
+func (c *Client) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o EnqueueOptions) (Enqueued, error) {
+	r, err := c.prepare(args, o)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	done, err := c.insertSQL(ctx, tx, r, c.notify.insideTx(r.queue))
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
+	}
+	c.announce(ctx, r, done)
+	return done, nil
+}
+
+// EnqueueItem is one job of [Client.EnqueueMany].
+type EnqueueItem struct {
+	Args    Args
+	Options EnqueueOptions
+}
+
+// EnqueueMany adds jobs in one transaction, all or none, and answers in their
+// order; without keys it writes them by COPY. A *[ValidationError] names the
+// item: items.3.priority. Errors are those of [Client.Enqueue].
+func (c *Client) EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error) {
+	began := time.Now()
+	rs, err := c.prepareMany(items)
+	if err != nil || len(rs) == 0 {
+		return nil, err
+	}
+	var done []Enqueued
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		done, err = c.insertMany(ctx, tx, rs)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
+	}
+	c.announceMany(ctx, rs, done)
+	c.hint(done...)
+	c.obs.EnqueueTook(time.Since(began))
+	return done, nil
+}
+
+// EnqueueManyTx is [Client.EnqueueMany] inside tx.
+func (c *Client) EnqueueManyTx(ctx context.Context, tx pgx.Tx, items []EnqueueItem) ([]Enqueued, error) {
+	rs, err := c.prepareMany(items)
+	if err != nil || len(rs) == 0 {
+		return nil, err
+	}
+	done, err := c.insertMany(ctx, tx, rs)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
+	}
+	told := map[string]bool{}
+	for _, r := range rs {
+		if !told[r.queue] && c.notify.insideTx(r.queue) {
+			if err := c.q.Notify(ctx, tx, channelJobs, r.queue); err != nil {
+				return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
+			}
+		}
+		told[r.queue] = true
+	}
+	c.announceMany(ctx, rs, done)
+	return done, nil
+}
+
+// hint tells workers of new jobs, after their commit and outside it.
+func (c *Client) hint(done ...Enqueued) {
+	for _, d := range done {
+		switch {
+		case d.Duplicate:
+		case d.later:
+			c.notify.later()
+		default:
+			c.notify.queue(d.Queue)
+			if c.wake != nil {
+				c.wake(d.Queue)
+			}
+		}
+	}
+}
+
+func (c *Client) announce(ctx context.Context, r request, d Enqueued) {
+	if d.Duplicate {
+		c.obs.KeyRepeated("enqueue")
+		return
+	}
+	c.obs.JobsEnqueued(d.Queue, d.Type, 1)
+	if c.log.Enabled(ctx, slog.LevelInfo) {
+		c.log.LogAttrs(ctx, slog.LevelInfo, LogJobCreated, slog.String("job_id", d.ID.String()), slog.String("job_type", d.Type),
+			slog.String("queue", d.Queue), slog.Int("priority", int(d.Priority)), slog.Time("run_at", d.ScheduledAt),
+			slog.String("idempotency_key", r.key))
+	}
+}
+
+func (c *Client) announceMany(ctx context.Context, rs []request, done []Enqueued) {
+	type line struct{ queue, jobType string }
+	counts := map[line]int{}
+	for i, d := range done {
+		switch {
+		case d.Duplicate:
+			c.obs.KeyRepeated("enqueue")
+		case c.log.Enabled(ctx, slog.LevelDebug):
+			c.announce(ctx, rs[i], d)
+		default:
+			counts[line{d.Queue, d.Type}]++
+		}
+	}
+	for l, n := range counts {
+		c.obs.JobsEnqueued(l.queue, l.jobType, n)
+		c.log.InfoContext(ctx, LogJobsCreated, "job_type", l.jobType, "queue", l.queue, "count", n)
+	}
+}

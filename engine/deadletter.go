@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+// Actor is who acts on somebody else's job, for the operator_actions row.
+type Actor struct {
+	// Name of the person, token or program; required.
+	Name string
+	// Source is console, api, cli or go. Default go.
+	Source    string
+	Reason    string
+	RequestID string
+	Address   string
+}
+
+// RestoreWindow is how long a discarded dead letter can be restored.
+const RestoreWindow = 7 * 24 * time.Hour
+
+// Replay puts a dead letter back to pending under the same id: attempts and
+// crashes begin anew, its history stays, tokens go on rising. Errors:
+// [ErrJobNotFound], *[StateError].
+func (c *Client) Replay(ctx context.Context, id ID, a Actor) error {
+	var row dbsqlc.ReplayDeadRow
+	err := c.act(ctx, "replay", id, a, func(tx pgx.Tx) (bool, error) {
+		rows, err := c.q.ReplayDead(ctx, tx, []ID{id})
+		if err != nil || len(rows) == 0 {
+			return false, err
+		}
+		row = rows[0]
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	c.obs.JobReplayed(row.Queue, row.Type)
+	c.notify.queue(row.Queue)
+	if c.wake != nil {
+		c.wake(row.Queue)
+	}
+	c.log.InfoContext(ctx, LogJobReplayed, "job_id", id.String(), "job_type", row.Type, "queue", row.Queue, "actor", a.Name)
+	return nil
+}
+
+// Discard takes a dead letter off the list; it can be restored for
+// [RestoreWindow], then it is removed. Errors: [ErrJobNotFound], *[StateError].
+func (c *Client) Discard(ctx context.Context, id ID, a Actor) error {
+	return c.act(ctx, "discard", id, a, func(tx pgx.Tx) (bool, error) {
+		rows, err := c.q.DiscardDead(ctx, tx, []ID{id})
+		return len(rows) > 0, err
+	})
+}
+
+// Restore puts a discarded dead letter back on the list. Errors:
+// [ErrJobNotFound], *[StateError].
+func (c *Client) Restore(ctx context.Context, id ID, a Actor) error {
+	return c.act(ctx, "restore", id, a, func(tx pgx.Tx) (bool, error) {
+		rows, err := c.q.RestoreDead(ctx, tx, []ID{id})
+		return len(rows) > 0, err
+	})
+}
+
+// Cancel ends a job that waits. A job cancelled before is no error. Errors:
+// [ErrJobNotFound]; *[StateError] for one that runs or has ended.
+func (c *Client) Cancel(ctx context.Context, id ID, a Actor) error {
+	err := c.act(ctx, "cancel", id, a, func(tx pgx.Tx) (bool, error) {
+		rows, err := c.q.CancelWaiting(ctx, tx, []ID{id})
+		return len(rows) > 0, err
+	})
+	var state *StateError
+	if errors.As(err, &state) && state.State == StateCancelled {
+		return nil
+	}
+	if err == nil {
+		c.log.InfoContext(ctx, LogJobCancelled, "job_id", id.String(), "actor", a.Name)
+	}
+	return err
+}
+
+// actTries bounds how often a job is looked for that is between two places. A
+// promotion or an edit holds it for some milliseconds.
+const actTries = 20
+
+// act does one operator's act and its audit row in one transaction. When move
+// finds nothing, the state decides: one that the act applies to was in flight
+// between two places, and is looked for again.
+func (c *Client) act(ctx context.Context, name string, id ID, a Actor, move func(pgx.Tx) (bool, error)) error {
+	for try := 0; ; try++ {
+		moved := false
+		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+			var err error
+			if moved, err = move(tx); err != nil || !moved {
+				return err
+			}
+			return c.record(ctx, tx, name, id, a)
+		})
+		if err != nil {
+			return fmt.Errorf("%s job %s: %w", name, id, err)
+		}
+		if moved {
+			c.log.LogAttrs(ctx, slog.LevelInfo, LogOperatorAction, slog.String("actor", a.Name), slog.String("reason", a.Reason),
+				slog.String("action", name), slog.String("target", id.String()))
+			return nil
+		}
+		s, err := c.q.GetJobState(ctx, c.pool, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrJobNotFound
+		}
+		if err != nil {
+			return fmt.Errorf("%s job %s: %w", name, id, err)
+		}
+		state := &StateError{ID: id, Act: name, State: State(s.State), Replays: int(s.Replays), Discarded: s.Discarded}
+		if !state.mayApply() || try == actTries {
+			return state
+		}
+		select {
+		case <-time.After(time.Duration(try+1) * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%s job %s: %w", name, id, ctx.Err())
+		}
+	}
+}
+
+// mayApply tells whether the act should have found a job in this state.
+func (e *StateError) mayApply() bool {
+	switch e.Act {
+	case "cancel":
+		return e.State == StatePending || e.State == StateFailed || e.State == StateBlocked || e.State == ""
+	case "restore":
+		return e.State == StateDeadLetter && e.Discarded
+	default:
+		return e.State == StateDeadLetter && !e.Discarded
+	}
+}
+
+func (c *Client) record(ctx context.Context, tx pgx.Tx, action string, id ID, a Actor) error {
+	if a.Source == "" {
+		a.Source = "go"
+	}
+	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "replay": "pending",
+		"discard": "discarded", "restore": "dead_letter"}[action]})
+	if err != nil {
+		return err
+	}
+	_, err = c.q.RecordAction(ctx, tx, dbsqlc.RecordActionParams{Actor: a.Name, Source: a.Source, Action: action, TargetKind: "job",
+		Target: id.String(), Reason: optional(a.Reason), After: after, Affected: 1, RequestID: optional(a.RequestID), Address: optional(a.Address)})
+	return err
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What the engine refuses, by name. Test with errors.Is.
+var (
+	// ErrLeaseLost: the token no longer holds the job. The work may be running
+	// elsewhere; what this run did is not accepted.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrTimeout is the cause of a context that met its job's deadline.
+	ErrTimeout = errors.New("job timed out")
+	// ErrStopping is the cause of a context that ended because the process
+	// stops. The job is handed back with its attempt uncounted.
+	ErrStopping = errors.New("worker is stopping")
+	// ErrJobNotFound: no job has this id, or retention removed it.
+	ErrJobNotFound = errors.New("job not found")
+	// ErrKeyInFlight: another call holds the idempotency key and has not
+	// committed within 2 s. Nothing was enqueued; try again.
+	ErrKeyInFlight = errors.New("idempotency key is in use by an unfinished call")
+	// ErrResultTooLarge: the result is larger than [MaxResultBytes].
+	ErrResultTooLarge = errors.New("result too large")
+	// ErrStopped: the engine or client was stopped.
+	ErrStopped = errors.New("stopped")
+)
+
+// KeyReusedError says that an idempotency key was used before, with other
+// content. Nothing was enqueued.
+type KeyReusedError struct {
+	Key    string
+	Holder ID
+}
+
+func (e *KeyReusedError) Error() string {
+	return fmt.Sprintf("idempotency key %q was used before with other content, by job %s", e.Key, e.Holder)
+}
+
+// StateError says that a job is in a state the act does not apply to.
+type StateError struct {
+	ID    ID
+	Act   string // cancel, replay, discard, restore
+	State State
+	// Replays is how often the job was replayed before.
+	Replays int
+	// Discarded tells a dead letter that was discarded.
+	Discarded bool
+}
+
+func (e *StateError) Error() string {
+	state := string(e.State)
+	if e.Discarded {
+		state = "discarded"
+	}
+	return fmt.Sprintf("%s job %s: it is %s", e.Act, e.ID, state)
+}
+
+// FieldError is one field of an enqueue that breaks a limit.
+type FieldError struct {
+	// Field is the name on the wire, or a path into the payload: payload.a.b.
+	Field string
+	// Code is one of required, invalid, too-long, too-large, too-deep, too-many,
+	// too-far, out-of-range, conflict.
+	Code   string
+	Detail string
+}
+
+// ValidationError lists every field that was refused. Nothing was enqueued.
+type ValidationError struct{ Fields []FieldError }
+
+func (e *ValidationError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = f.Field + ": " + f.Detail
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Has tells whether a field was refused with this code.
+func (e *ValidationError) Has(field, code string) bool {
+	for _, f := range e.Fields {
+		if f.Field == field && f.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Permanent marks an error that no retry can mend: the job becomes a dead
+// letter at once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type retryAfterError struct {
+	err   error
+	delay time.Duration
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }
+
+// RetryAfter fails this attempt and sets the delay before the next, as a target
+// asked for with Retry-After. d is used as given, from 0 to [MaxDelay].
+// RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err, min(max(d, 0), MaxDelay)}
+}
+
+type snoozeError struct{ delay time.Duration }
+
+func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %s", e.delay) }
+
+// Snooze puts the job off by d, from 0 to [MaxDelay], without using an attempt.
+func Snooze(d time.Duration) error { return &snoozeError{min(max(d, 0), MaxDelay)} }
+
+// MaxDelay bounds what [RetryAfter] and [Snooze] may ask for: 30 days.
+const MaxDelay = 30 * 24 * time.Hour
+
+// MaxResultBytes bounds a run's result, as JSON: 4 MiB.
+const MaxResultBytes = 4 << 20

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The life of a run inside this process.
+const (
+	runWaiting int32 = iota // claimed, not begun
+	runRunning
+	runSettled // its verdict is with the finisher
+)
+
+// stuckGrace is how long after its deadline a handler may take to return before
+// its run is closed over its head.
+const stuckGrace = 500 * time.Millisecond
+
+// run is one claimed job in this process.
+type run struct {
+	row       Row
+	lease     *lease
+	reg       *registration
+	engine    *Engine
+	expiresAt *time.Time
+	timeout   time.Duration
+
+	state  atomic.Int32
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	began  time.Time // this process's clock, for durations
+	// suspect tells a job whose last run was lost with its process.
+	suspect    bool
+	closedInTx atomic.Bool
+
+	mu     sync.Mutex
+	log    *runLog
+	slog   *slog.Logger
+	result json.RawMessage
+}
+
+// runContext is a handler's context: it knows its run, for [Once], [CompleteTx]
+// and [Logger].
+type runContext struct {
+	context.Context
+	run *run
+}
+
+type runKey struct{}
+
+func (c runContext) Value(key any) any {
+	if _, ok := key.(runKey); ok {
+		return c.run
+	}
+	return c.Context.Value(key)
+}
+
+func runFrom(ctx context.Context) *run {
+	r, _ := ctx.Value(runKey{}).(*run)
+	return r
+}
+
+// Logger returns the logger of the run that ctx belongs to, as [Job.Log] does;
+// outside a handler, slog's default.
+func Logger(ctx context.Context) *slog.Logger {
+	if r := runFrom(ctx); r != nil {
+		return r.logger()
+	}
+	return slog.Default()
+}
+
+func (r *run) logger() *slog.Logger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.slog == nil {
+		r.log = &runLog{}
+		r.slog = slog.New(&runHandler{log: r.log, outer: r.engine.log.With(r.attrs()...).Handler()})
+	}
+	return r.slog
+}
+
+func (r *run) setResult(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode result of job %s: %w", r.row.ID, err)
+	}
+	if len(b) > MaxResultBytes {
+		return fmt.Errorf("result of job %s has %d bytes, more than %d: %w", r.row.ID, len(b), MaxResultBytes, ErrResultTooLarge)
+	}
+	l := payloadLimits{bytes: MaxResultBytes, depth: 1000, keys: 1 << 30}
+	if bad := l.checkValue(b); bad != nil {
+		return fmt.Errorf("result of job %s: %s", r.row.ID, bad.Detail)
+	}
+	r.mu.Lock()
+	r.result = b
+	r.mu.Unlock()
+	return nil
+}
+
+// attrs are the fields of every line inside a job.
+func (r *run) attrs() []any {
+	return []any{"job_id", r.row.ID.String(), "job_type", r.row.Type, "queue", r.row.Queue, "worker_id", r.row.WorkerID,
+		"attempt", r.row.Attempt, "fencing_token", r.row.FencingToken}
+}
+
+// settle hands the run's verdict to the finisher, once: who comes first among
+// the handler's return, its deadline and the end of the process decides.
+func (r *run) settle(v verdict) bool {
+	for {
+		s := r.state.Load()
+		if s == runSettled {
+			return false
+		}
+		if r.state.CompareAndSwap(s, runSettled) {
+			r.engine.finisher.add(r, v)
+			return true
+		}
+	}
+}
+
+// settleOver settles a running run over its handler's head. The slot stays
+// taken, and is counted as stuck, until the handler returns.
+func (r *run) settleOver(v verdict) bool {
+	if !r.state.CompareAndSwap(runRunning, runSettled) {
+		return false
+	}
+	r.engine.stuck.Add(1)
+	r.engine.finisher.add(r, v)
+	return true
+}
+
+// slot runs claimed jobs one after another until the buffer is closed.
+func (e *Engine) slot(i int) {
+	whole := false
+	defer func() {
+		if !whole {
+			// A handler that calls runtime.Goexit takes its goroutine along: the
+			// slot goes on in another one.
+			go e.slot(i)
+			return
+		}
+		e.slotsDone.Done()
+	}()
+	for {
+		r := e.buffer.take()
+		if r == nil {
+			whole = true
+			return
+		}
+		e.running[i].Store(r)
+		e.busy.Add(1)
+		e.execute(i, r)
+	}
+}
+
+// execute runs one handler: decode, deadline, panic to error with its stack.
+func (e *Engine) execute(i int, r *run) {
+	defer func() {
+		e.busy.Add(-1)
+		e.inFlight.Add(-1)
+		e.running[i].Store(nil)
+		if r.suspect {
+			e.suspects.Add(-1)
+		}
+		e.claimer.signal()
+	}()
+	r.began = time.Now() // before the state, which tells watch that it may read it
+	if !r.state.CompareAndSwap(runWaiting, runRunning) {
+		return // handed back meanwhile
+	}
+	started := r.lease.dbTime(r.began)
+	if r.expiresAt != nil && !r.expiresAt.After(started) {
+		r.settle(expired(r.row))
+		return
+	}
+	if e.log.Enabled(r.ctx, slog.LevelInfo) {
+		e.log.With(r.attrs()...).Info(LogJobStarted, "wait_ms", started.Sub(r.row.ReadyAt).Milliseconds())
+	}
+	ctx, stop := context.WithDeadlineCause(r.ctx, r.began.Add(r.timeout), ErrTimeout)
+	defer stop()
+	err := e.call(runContext{ctx, r}, r)
+	cause := context.Cause(ctx)
+	e.pace.ran(time.Since(r.began))
+	r.finish(err, cause)
+}
+
+// finish settles what the handler returned. A handler that came after its
+// deadline or the end of its lease finds its run settled: its answer is dropped.
+func (r *run) finish(err, cause error) {
+	if !r.settle(judge(r.row, err, cause, r.options())) {
+		r.engine.stuck.Add(-1)
+		r.engine.log.With(r.attrs()...).Warn("result dropped: the run was closed before its handler returned")
+	}
+}
+
+// options are the type's, with the engine's where it says nothing.
+func (r *run) options() TypeOptions {
+	o := TypeOptions{}
+	if r.reg != nil {
+		o = r.reg.options
+	}
+	if o.Retry == nil {
+		o.Retry = r.engine.cfg.Retry
+	}
+	return o
+}
+
+// call turns a panic, and a Goexit, into an error.
+func (e *Engine) call(ctx context.Context, r *run) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			err = &panicError{v, string(debug.Stack())}
+			return
+		}
+		r.finish(errors.New("the handler called runtime.Goexit"), nil)
+	}()
+	err = r.reg.work(ctx, r)
+	returned = true
+	return err
+}
+
+// watch closes the runs whose handlers went on after their deadline. Their
+// slots stay taken, visibly, until they return.
+func (e *Engine) watch(ctx context.Context) error {
+	now := time.Now()
+	for i := range e.running {
+		r := e.running[i].Load()
+		if r == nil || r.state.Load() != runRunning || now.Before(r.began.Add(r.timeout+stuckGrace)) {
+			continue
+		}
+		if !r.settleOver(timedOut(r.row, r.timeout, r.options())) {
+			continue
+		}
+		e.log.With(r.attrs()...).Warn("handler ignores its deadline; its slot stays taken until it returns", "timeout", r.timeout.String())
+	}
+	if longest := e.longestRun(now); e.buffer.waitedLongerThan(unstartedPatience) {
+		// Every slot is busy with something slow: what was claimed ahead may run
+		// elsewhere.
+		e.pace.ran(longest)
+		e.handBack(e.buffer.drain())
+	}
+	return nil
+}
+
+// unstartedPatience is how long jobs claimed ahead wait for a slot before they
+// are handed back.
+const unstartedPatience = time.Second
+
+func (e *Engine) longestRun(now time.Time) (longest time.Duration) {
+	for i := range e.running {
+		if r := e.running[i].Load(); r != nil && r.state.Load() == runRunning {
+			longest = max(longest, now.Sub(r.began))
+		}
+	}
+	return longest
+}
+
+// handBack settles runs that never started; their attempts are not counted.
+func (e *Engine) handBack(runs []*run) {
+	for _, r := range runs {
+		if r.settle(handedBack(r.row)) {
+			e.inFlight.Add(-1)
+		}
+	}
+	e.claimer.signal()
+}

@@ -1,0 +1,368 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+const (
+	maxFinishJobs  = 2000
+	maxFinishBytes = 8 << 20
+)
+
+// ended is a run with its verdict, on its way to the database.
+type ended struct {
+	run     *run
+	verdict verdict
+	took    time.Duration
+	logs    string
+	result  []byte
+}
+
+func (x *ended) plain() bool {
+	return x.verdict.outcome == OutcomeCompleted && x.logs == "" && len(x.result) == 0
+}
+
+// finisher writes what has ended, in batches: whatever came while the last one
+// was written. Alone, a run is written at once.
+type finisher struct {
+	e      *Engine
+	signal chan struct{}
+
+	mu      sync.Mutex
+	waiting []ended
+	writing int
+
+	drop map[int64]struct{} // leases without an open job, to be dropped
+}
+
+func newFinisher(e *Engine) *finisher {
+	return &finisher{e: e, signal: make(chan struct{}, 1), drop: map[int64]struct{}{}}
+}
+
+func (f *finisher) add(r *run, v verdict) {
+	x := ended{run: r, verdict: v}
+	if !r.began.IsZero() {
+		x.took = time.Since(r.began)
+	}
+	r.mu.Lock()
+	if r.log != nil {
+		x.logs = r.log.json()
+	}
+	if v.outcome == OutcomeCompleted {
+		x.result = r.result
+	}
+	r.mu.Unlock()
+	f.mu.Lock()
+	f.waiting = append(f.waiting, x)
+	first := len(f.waiting) == 1
+	f.mu.Unlock()
+	if first {
+		select {
+		case f.signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// idle tells whether everything that ended is written.
+func (f *finisher) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.waiting) == 0 && f.writing == 0
+}
+
+func (f *finisher) next() []ended {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, size := 0, 0
+	for n < len(f.waiting) && n < maxFinishJobs && size < maxFinishBytes {
+		size += len(f.waiting[n].result) + len(f.waiting[n].logs) + len(f.waiting[n].verdict.stack)
+		n++
+	}
+	batch := slices.Clone(f.waiting[:n])
+	rest := copy(f.waiting, f.waiting[n:])
+	clear(f.waiting[rest:])
+	f.waiting = f.waiting[:rest]
+	f.writing = n
+	return batch
+}
+
+// run writes until ctx ends. A batch that the database does not take is tried
+// again until it does: its tokens hold until the reaper takes them, and then
+// the write is refused. It gives up only with the process.
+func (f *finisher) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.signal:
+		}
+		for batch := f.next(); len(batch) > 0; batch = f.next() {
+			for failures := 1; ; failures++ {
+				err := f.write(batch)
+				if err == nil {
+					break
+				}
+				f.e.trouble("finish", err)
+				if f.e.sleep(ctx, backoffAfter(failures, time.Second)); ctx.Err() != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// key names a run.
+type key struct {
+	id    ID
+	token int64
+}
+
+func (x *ended) key() key { return key{x.run.row.ID, x.run.row.FencingToken} }
+
+// write closes a batch in one transaction and tells of it afterwards.
+func (f *finisher) write(batch []ended) error {
+	ctx, cancel := f.e.dbContext()
+	defer cancel()
+	slices.SortFunc(batch, func(a, b ended) int { return bytes.Compare(a.run.row.ID[:], b.run.row.ID[:]) })
+	if err := f.settleInTx(ctx, batch); err != nil {
+		return err
+	}
+	closed, err := f.send(ctx, batch, false)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23505" {
+		// Somebody closed one of them first: ask for each.
+		closed, err = f.send(ctx, batch, true)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.refuse(ctx, batch, closed); err != nil {
+		f.e.trouble("finish", err)
+	}
+	f.mu.Lock()
+	f.writing = 0
+	f.mu.Unlock()
+	f.tell(batch, closed)
+	return nil
+}
+
+// settleInTx learns how runs that called CompleteTx went: their transaction may
+// have rolled back after Work returned nil.
+func (f *finisher) settleInTx(ctx context.Context, batch []ended) error {
+	for i := range batch {
+		x := &batch[i]
+		if !x.run.closedInTx.Load() || x.verdict.outcome == OutcomeHandedBack {
+			continue
+		}
+		_, err := f.e.q.GetExecutionOutcome(ctx, f.e.hot, x.run.row.ID, x.run.row.FencingToken)
+		switch {
+		case err == nil:
+			x.verdict = verdict{outcome: OutcomeCompleted}
+		case errors.Is(err, pgx.ErrNoRows) && x.verdict.outcome == OutcomeCompleted:
+			x.verdict = judge(x.run.row, errRolledBack, nil, x.run.options())
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+	}
+	return nil
+}
+
+var errRolledBack = errors.New("CompleteTx was called, but its transaction did not commit")
+
+// send writes the batch, its statistics and the end of its leases in one
+// pipeline, which is one transaction. It answers what was closed.
+func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (map[key]bool, error) {
+	closed := make(map[key]bool, len(batch))
+	collect := func(rows pgx.Rows) error {
+		var k key
+		_, err := pgx.ForEachRow(rows, []any{&k.id, &k.token}, func() error {
+			closed[k] = true
+			return nil
+		})
+		return err
+	}
+	b := &pgx.Batch{}
+	fast, slow := f.split(batch, careful)
+	if p := fast; len(p.JobIds) > 0 {
+		b.Queue(dbsqlc.CompleteJobs, p.WorkerID, p.Claims, p.JobIds, p.Tokens, p.Attempts, p.StartedAt, p.WaitMs).Query(collect)
+	}
+	if p := slow; len(p.JobIds) > 0 {
+		b.Queue(dbsqlc.CloseJobs, p.Claims, p.WorkerID, p.JobIds, p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
+			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.DiscardDead, p.Worker).Query(collect)
+	}
+	drop := f.droppable(batch)
+	var dropped []int64
+	if len(drop) > 0 {
+		b.Queue(dbsqlc.DropClosedClaims, drop, f.e.workerID).Query(func(rows pgx.Rows) (err error) {
+			dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	for _, s := range tally(batch) {
+		b.Queue(dbsqlc.AddStats, s.Queue, s.Type, s.Outcome, s.N, s.RunMs, s.WaitBuckets, s.RunBuckets)
+	}
+	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	f.account(batch, drop, dropped)
+	return closed, nil
+}
+
+// droppable are the leases that have no open job once batch is written, and
+// those that were skipped before.
+func (f *finisher) droppable(batch []ended) []int64 {
+	left := map[*lease]int32{}
+	for i := range batch {
+		left[batch[i].run.lease]++
+	}
+	tokens := slices.Collect(maps.Keys(f.drop))
+	for l, n := range left {
+		if l.open.Load() == n {
+			tokens = append(tokens, l.token)
+		}
+	}
+	slices.Sort(tokens)
+	return tokens
+}
+
+// account counts down the leases, and keeps in mind what was not dropped
+// because somebody held its row.
+func (f *finisher) account(batch []ended, asked, dropped []int64) {
+	for i := range batch {
+		batch[i].run.lease.open.Add(-1)
+	}
+	for _, t := range asked {
+		f.drop[t] = struct{}{}
+	}
+	for _, t := range dropped {
+		delete(f.drop, t)
+	}
+	f.e.leases.remove(dropped)
+	if len(f.drop) > 0 {
+		held := f.e.leases.tokens()
+		for t := range f.drop {
+			if _, found := slices.BinarySearch(held, t); !found {
+				delete(f.drop, t) // the reaper had it
+			}
+		}
+	}
+}
+
+// refuse keeps the evidence of writes whose token was no longer current, and
+// takes out of it what this process itself had closed before.
+func (f *finisher) refuse(ctx context.Context, batch []ended, closed map[key]bool) error {
+	var ids []ID
+	var tokens []int64
+	var late []*ended
+	for i := range batch {
+		if x := &batch[i]; !closed[x.key()] {
+			ids, tokens, late = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken), append(late, x)
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	known, err := f.e.q.ListOutcomes(ctx, f.e.hot, ids, tokens, f.e.workerID)
+	if err != nil {
+		return err
+	}
+	outcomes := map[key]Outcome{}
+	for _, k := range known {
+		outcomes[key{k.JobID, k.FencingToken}] = Outcome(k.Outcome)
+	}
+	ids, tokens = ids[:0], tokens[:0]
+	var operations, tried []string
+	for _, x := range late {
+		if outcomes[x.key()] == x.verdict.outcome {
+			closed[x.key()] = true // an answer was lost, or CompleteTx did it
+			continue
+		}
+		ids, tokens = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken)
+		operations, tried = append(operations, operation(x.verdict.outcome)), append(tried, x.tried())
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := f.uncount(ctx, late, closed); err != nil {
+		return err
+	}
+	return f.e.q.RefuseWrites(ctx, f.e.hot, f.e.workerID, ids, tokens, operations, tried)
+}
+
+// uncount takes refused runs out of the statistics, which were written with the
+// batch before its answer was known.
+func (f *finisher) uncount(ctx context.Context, late []*ended, closed map[key]bool) error {
+	var refused []ended
+	for _, x := range late {
+		if !closed[x.key()] {
+			refused = append(refused, *x)
+		}
+	}
+	for _, s := range tally(refused) {
+		s.N, s.RunMs = -s.N, -s.RunMs
+		for i := range s.WaitBuckets {
+			s.WaitBuckets[i], s.RunBuckets[i] = -s.WaitBuckets[i], -s.RunBuckets[i]
+		}
+		if err := f.e.q.AddStats(ctx, f.e.hot, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell logs and counts what is durable now.
+func (f *finisher) tell(batch []ended, closed map[key]bool) {
+	e := f.e
+	later := false
+	for i := range batch {
+		x := &batch[i]
+		if !closed[x.key()] {
+			e.obs.WriteRefused(operation(x.verdict.outcome))
+			e.log.With(x.run.attrs()...).Warn(LogStaleWriteRefused, "operation", operation(x.verdict.outcome))
+			continue
+		}
+		e.obs.RunEnded(x.run.row.Queue, x.run.row.Type, x.verdict.outcome, x.wait(), x.took)
+		if reason, dead := x.verdict.dead(); dead {
+			e.obs.JobDied(x.run.row.Queue, x.run.row.Type, reason)
+		}
+		e.logEnded(x)
+		later = later || x.verdict.next == nextScheduled
+		if x.verdict.next == nextReady && !e.draining.Load() {
+			e.claimer.wake(x.run.row.Queue)
+		}
+		if x.verdict.next == nextReady {
+			e.client.notify.queue(x.run.row.Queue)
+		}
+	}
+	if later {
+		e.client.notify.later()
+		e.promoter.wake()
+	}
+}
+
+// operation is what a refused write wanted, as metrics and the console name it.
+func operation(o Outcome) string {
+	switch o {
+	case OutcomeCompleted:
+		return "complete"
+	case OutcomeSnoozed:
+		return "snooze"
+	case OutcomeHandedBack:
+		return "hand_back"
+	case OutcomeFailed, OutcomeTimedOut, OutcomeExpired, OutcomeCrashed, OutcomeCancelled, OutcomeLeaseExpired:
+		return "fail"
+	}
+	return "unknown"
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// onceKept is how long the rows of [Once] stay: longer than a job lives with
+// its attempts, replays and retention.
+const onceKept = 365 * 24 * time.Hour
+
+// errOutsideHandler is a mistake in the program.
+var errOutsideHandler = errors.New("ctx belongs to no handler of this engine")
+
+// Once runs fn inside tx unless a run of this job type did so before under key
+// and committed: the row that says so commits with what fn did. It tells
+// whether fn ran. Another transaction that holds the key is waited for. Errors
+// are fn's and the database's; roll tx back after one.
+func Once(ctx context.Context, tx pgx.Tx, key string, fn func(context.Context) error) (ran bool, err error) {
+	r := runFrom(ctx)
+	if r == nil {
+		return false, fmt.Errorf("once %q: %w", key, errOutsideHandler)
+	}
+	if textFault(key, 255) != "" {
+		return false, fmt.Errorf("once %q: the key must have 1 to 255 characters, no control characters", key)
+	}
+	n, err := r.engine.q.HoldOnce(ctx, tx, "once:"+r.row.Type, key, &r.row.ID, onceKept.Seconds())
+	if err != nil {
+		return false, fmt.Errorf("once %q: %w", key, err)
+	}
+	if n == 0 {
+		r.engine.obs.KeyRepeated("once")
+		return false, nil
+	}
+	return true, fn(ctx)
+}
+
+// CompleteTx ends the job inside the handler's own transaction: what the
+// handler wrote and the job's end commit together or not at all. Return nil
+// after committing. Errors: [ErrLeaseLost], when the token no longer holds the
+// job; roll back. If tx does not commit, the attempt counts as failed.
+func CompleteTx(ctx context.Context, tx pgx.Tx) error {
+	r := runFrom(ctx)
+	if r == nil {
+		return fmt.Errorf("complete: %w", errOutsideHandler)
+	}
+	x := ended{run: r}
+	n, err := r.engine.q.CompleteJobInTx(ctx, tx, r.row.ID, x.started(), int32(min(x.wait().Milliseconds(), 1<<31-1)), int16(r.row.Attempt),
+		r.row.FencingToken)
+	if err != nil {
+		return fmt.Errorf("complete job %s: %w", r.row.ID, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("complete job %s: %w", r.row.ID, ErrLeaseLost)
+	}
+	r.closedInTx.Store(true)
+	return nil
+}

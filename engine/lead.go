@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The upkeep of all jobs is done by one process at a time: the holder of a row
+// with an end. Every pass of it is safe for two at once, so that a leader that
+// froze and comes back does no harm.
+const leaderRole = "maintenance"
+
+type leader struct {
+	e     *Engine
+	until atomic.Int64 // this process's clock, in Unix nanoseconds
+}
+
+// term is how long leadership lasts without renewal: never longer than a lease,
+// so that a successor is in place before a dead leader's own jobs are due.
+func (l *leader) term() time.Duration { return min(5*time.Second, l.e.cfg.LeaseDuration) }
+
+func (l *leader) leading() bool { return time.Now().UnixNano() < l.until.Load() }
+
+func (l *leader) run(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		wait := l.term() / 4
+		if err := l.campaign(); err != nil {
+			failures++
+			l.e.trouble("leader", err)
+			wait = min(wait, backoffAfter(failures, time.Second))
+		} else {
+			failures = 0
+		}
+		l.e.sleep(ctx, jitter(wait))
+	}
+}
+
+// campaign takes or renews leadership. Its end is counted from before the
+// question, so that this process stops first.
+func (l *leader) campaign() error {
+	ctx, cancel := l.e.dbContext()
+	defer cancel()
+	asked := time.Now()
+	_, err := l.e.q.Lead(ctx, l.e.beat, leaderRole, l.e.workerID, l.term().Seconds())
+	if errors.Is(err, pgx.ErrNoRows) {
+		l.until.Store(0)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !l.leading() {
+		l.e.log.Info("leadership taken", "worker_id", l.e.workerID)
+	}
+	l.until.Store(asked.Add(l.term()).UnixNano())
+	l.e.promoter.wake()
+	return nil
+}
+
+// whileLeading makes a pass one of the leader's.
+func (e *Engine) whileLeading(pass func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if !e.leader.leading() {
+			return nil
+		}
+		return pass(ctx)
+	}
+}

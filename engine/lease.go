@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+// lease is one claimed batch: a token, its end, and its jobs.
+type lease struct {
+	token     int64
+	claimedAt time.Time // the database's clock
+	sentAt    time.Time // this process's clock, when the claim was sent
+	open      atomic.Int32
+	cancel    context.CancelCauseFunc
+}
+
+// dbTime tells an instant of this process by the database's clock. It is late
+// by at most the claim's way there, so that no run begins before its claim.
+func (l *lease) dbTime(t time.Time) time.Time { return l.claimedAt.Add(t.Sub(l.sentAt)) }
+
+// leases are those this process holds.
+type leases struct {
+	mu   sync.Mutex
+	held map[int64]*lease
+}
+
+func (ls *leases) add(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.held[l.token] = l
+}
+
+func (ls *leases) remove(tokens []int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, t := range tokens {
+		if l := ls.held[t]; l != nil {
+			l.cancel(nil)
+			delete(ls.held, t)
+		}
+	}
+}
+
+func (ls *leases) tokens() []int64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return slices.Sorted(maps.Keys(ls.held))
+}
+
+// lose ends the contexts of the runs of leases the database no longer has.
+func (ls *leases) lose(asked, kept []int64) (lost int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, t := range asked {
+		if _, found := slices.BinarySearch(kept, t); found {
+			continue
+		}
+		if l := ls.held[t]; l != nil {
+			delete(ls.held, t)
+			if l.open.Load() > 0 {
+				l.cancel(ErrLeaseLost)
+				lost++
+			}
+		}
+	}
+	return lost
+}
+
+// admit makes runs of claimed rows and hands them to the slots.
+func (e *Engine) admit(rows []dbsqlc.ClaimJobsRow, sent time.Time, suspect bool) {
+	if len(rows) == 0 {
+		return
+	}
+	l := &lease{token: rows[0].Token, claimedAt: rows[0].ClaimedAt, sentAt: sent}
+	l.open.Store(int32(len(rows)))
+	ctx, cancel := context.WithCancelCause(e.runs)
+	l.cancel = cancel
+	slices.SortFunc(rows, func(a, b dbsqlc.ClaimJobsRow) int {
+		if a.Priority != b.Priority {
+			return int(b.Priority) - int(a.Priority)
+		}
+		return int(a.Seq - b.Seq)
+	})
+	block := make([]run, len(rows))
+	runs := make([]*run, len(rows))
+	perQueue := map[string]int{}
+	for i := range rows {
+		e.fill(&block[i], &rows[i], l, ctx, suspect)
+		runs[i] = &block[i]
+		perQueue[rows[i].Queue]++
+	}
+	for q, n := range perQueue {
+		e.obs.JobsClaimed(q, n)
+	}
+	e.logClaimed(runs, rows[0].LeaseExpiresAt)
+	e.leases.add(l)
+	e.inFlight.Add(int64(len(runs)))
+	if suspect {
+		e.suspects.Add(int64(len(runs)))
+	}
+	e.buffer.put(runs)
+	if e.draining.Load() {
+		e.handBack(e.buffer.drain())
+	}
+}
+
+func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Context, suspect bool) {
+	r.row = Row{ID: row.JobID, Type: row.Type, Queue: row.Queue, Priority: Priority(row.Priority), Attempt: int(row.Attempt) + 1,
+		MaxAttempts: int(row.MaxAttempts), Crashes: int(row.Crashes), FencingToken: row.Token, WorkerID: e.workerID, ReadyAt: row.ReadyAt,
+		Payload: row.Payload}
+	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect = l, e, ctx, row.ExpiresAt, suspect
+	r.reg = e.cfg.Workers.byType[row.Type]
+	r.timeout = e.cfg.JobTimeout
+	if r.reg.options.Timeout > 0 {
+		r.timeout = r.reg.options.Timeout
+	}
+	if row.TimeoutMs != nil {
+		r.timeout = time.Duration(*row.TimeoutMs) * time.Millisecond
+	}
+}
+
+// beatOnce renews every lease of this process in one statement, tells that the
+// worker lives, and ends the runs of leases that were lost.
+func (e *Engine) beatOnce(ctx context.Context) error {
+	asked := e.leases.tokens()
+	var kept []int64
+	var claimers int32
+	b := &pgx.Batch{}
+	if len(asked) > 0 {
+		b.Queue(dbsqlc.RenewLeases, e.cfg.LeaseDuration.Seconds(), e.workerID, asked).Query(func(rows pgx.Rows) (err error) {
+			kept, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	w := e.workerRow()
+	b.Queue(dbsqlc.BeatWorker, w.ID, w.Name, w.Hostname, w.Pid, w.Version, w.Queues, w.Types, w.Slots, w.Busy, w.Stuck, w.LeaseMs, w.State).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&claimers) })
+	if err := e.beat.SendBatch(ctx, b).Close(); err != nil {
+		e.obs.LeasesRenewed(0, 0)
+		return err
+	}
+	e.claimers.Store(claimers)
+	slices.Sort(kept)
+	lost := e.leases.lose(asked, kept)
+	e.obs.LeasesRenewed(len(kept), lost)
+	if lost > 0 {
+		e.log.Warn("leases lost: their handlers are stopped", "worker_id", e.workerID, "leases", lost)
+	}
+	return nil
+}
+
+// releaseUnknown hands back claims whose answer never arrived here.
+func (e *Engine) releaseUnknown(ctx context.Context) error {
+	back, err := e.q.ReleaseUnknownClaims(ctx, e.hot, e.workerID, e.leases.tokens())
+	if err == nil && len(back) > 0 {
+		e.log.Info("claims with a lost answer were handed back", "worker_id", e.workerID, "jobs", len(back))
+	}
+	return err
+}

@@ -1,0 +1,22 @@
+package engine
+
+// The log messages, so that searches and alerts can rely on them. Which fields
+// each has stands in README.md.
+const (
+	LogJobCreated           = "job created"
+	LogJobsCreated          = "jobs created"
+	LogJobLocked            = "job locked"
+	LogJobStarted           = "job started"
+	LogJobCompleted         = "job completed"
+	LogJobFailedRetrying    = "job failed, retrying"
+	LogJobFailedPermanently = "job failed permanently"
+	LogStaleLockRecovered   = "stale lock recovered"
+	LogWorkerStarted        = "worker started"
+	LogWorkerShuttingDown   = "worker shutting down"
+	LogWorkerStopped        = "worker stopped"
+	LogStaleWriteRefused    = "stale write refused"
+	LogLeaseRenewalFailed   = "lease renewal failed"
+	LogJobCancelled         = "job cancelled"
+	LogJobReplayed          = "job replayed"
+	LogOperatorAction       = "operator action"
+)

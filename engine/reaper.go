@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+const reapBatch = 100
+
+// reapOnce takes back the jobs of expired leases. After an outage it gives the
+// living one heartbeat's time to renew theirs first.
+func (e *Engine) reapOnce(ctx context.Context) error {
+	if e.troubled.calmFor() < e.cfg.HeartbeatInterval {
+		return nil
+	}
+	for {
+		var rows []dbsqlc.ReapClaimsRow
+		err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
+			rows, err = e.q.ReapClaims(ctx, tx, e.cfg.HeartbeatInterval.Seconds(), reapBatch, lostRunLimit, e.cfg.DiscardDead)
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			return e.countReaped(ctx, tx, rows)
+		})
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			e.tellReaped(&rows[i])
+		}
+		if len(rows) == 0 {
+			return e.q.NoteTask(ctx, e.hot, "reaper")
+		}
+	}
+}
+
+func (e *Engine) tellReaped(r *dbsqlc.ReapClaimsRow) {
+	e.obs.LeaseReaped(r.Queue)
+	e.obs.RunEnded(r.Queue, r.Type, OutcomeLeaseExpired, 0, 0)
+	l := e.log.With("job_id", r.JobID.String(), "job_type", r.Type, "queue", r.Queue, "worker_id", e.workerID, "attempt", r.Attempt+1,
+		"fencing_token", r.Token, "lost_worker_id", r.WorkerID, "expired_at", r.LeaseExpiresAt.UTC(), "crashes", r.Crashes)
+	l.Warn(LogStaleLockRecovered)
+	if int(r.Crashes) > lostRunLimit {
+		e.obs.JobDied(r.Queue, r.Type, ReasonPoison)
+		l.Error(LogJobFailedPermanently, "reason", string(ReasonPoison))
+		return
+	}
+	e.client.notify.queue(r.Queue)
+	e.claimer.wake(r.Queue)
+}
+
+func (e *Engine) countReaped(ctx context.Context, tx pgx.Tx, rows []dbsqlc.ReapClaimsRow) error {
+	batch := make([]ended, len(rows))
+	for i, r := range rows {
+		batch[i] = ended{run: &run{row: Row{Queue: r.Queue, Type: r.Type}, lease: &lease{}}, verdict: verdict{outcome: OutcomeLeaseExpired}}
+	}
+	for _, s := range tally(batch) {
+		if err := e.q.AddStats(ctx, tx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	foldEvery = 5 * time.Second
+	foldBatch = 10_000
+)
+
+// foldOnce sums finished batches into minutes.
+func (e *Engine) foldOnce(ctx context.Context) error {
+	_, err := e.q.FoldStats(ctx, e.hot, foldBatch)
+	e.obs.TaskDone("stats", err)
+	return err
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// openPools makes the engine's own connections from the caller's settings. A
+// queue's statistics are always wrong, so claims and finishes may not choose a
+// sequential or bitmap scan.
+func (e *Engine) openPools(ctx context.Context) error {
+	var err error
+	if e.hot, err = e.openPool(ctx, 3, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off"}); err != nil {
+		return err
+	}
+	if e.beat, err = e.openPool(ctx, 1, nil); err != nil {
+		e.hot.Close()
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) openPool(ctx context.Context, conns int32, params map[string]string) (*pgxpool.Pool, error) {
+	c := e.cfg.Pool.Config()
+	c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0
+	for k, v := range params {
+		c.ConnConfig.RuntimeParams[k] = v
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open the engine's connections: %w", err)
+	}
+	return pool, nil
+}
+
+// closePools waits a moment for connections to close. With a database that does
+// not answer they end with the process.
+func (e *Engine) closePools() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.hot.Close()
+		e.beat.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(500 * time.Millisecond):
+	}
+}
+
+// dbContext bounds one pass over the database. It does not end with the loop
+// that asks: a claim whose answer nobody takes would stand until its lease ends.
+func (e *Engine) dbContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(e.db, e.cfg.DBTimeout)
+}
+
+// spawn runs a loop that ends with the engine.
+func (e *Engine) spawn(loop func(context.Context)) {
+	e.loopsDone.Add(1)
+	go func() {
+		defer e.loopsDone.Done()
+		loop(e.loops)
+	}()
+}
+
+// every runs a pass at once, then one each interval until the engine ends. A
+// pass keeps nothing from the one before. After an error it comes back sooner.
+func (e *Engine) every(interval time.Duration, name string, pass func(context.Context) error) {
+	e.spawn(func(ctx context.Context) {
+		failures := 0
+		for ctx.Err() == nil {
+			call, cancel := e.dbContext()
+			err := pass(call)
+			cancel()
+			wait := interval
+			if err != nil {
+				failures++
+				e.trouble(name, err)
+				wait = min(interval, backoffAfter(failures, time.Second))
+			} else {
+				failures = 0
+			}
+			e.sleep(ctx, wait)
+		}
+	})
+}
+
+func (e *Engine) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// jitter spreads d by a tenth, so that processes do not poll in step.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
+
+// backoffAfter is the wait after the n-th failure in a row: from 50 ms up to
+// most, with full jitter in its upper half.
+func backoffAfter(n int, most time.Duration) time.Duration {
+	d := backoffCeiling(25*time.Millisecond, max(most, 50*time.Millisecond), n)
+	return d/2 + rand.N(d/2+1)
+}
+
+// troubles keeps a broken database from filling the log: one line a second and
+// component.
+type troubles struct {
+	mu   sync.Mutex
+	at   map[string]time.Time
+	last time.Time
+}
+
+func (e *Engine) trouble(component string, err error) {
+	if e.db.Err() != nil {
+		return // the engine itself ended the call
+	}
+	t := &e.troubled
+	t.mu.Lock()
+	now := time.Now()
+	t.last = now
+	quiet := now.Sub(t.at[component]) < time.Second
+	if !quiet {
+		if t.at == nil {
+			t.at = map[string]time.Time{}
+		}
+		t.at[component] = now
+	}
+	t.mu.Unlock()
+	switch {
+	case quiet:
+	case component == "heartbeat":
+		e.log.Warn(LogLeaseRenewalFailed, "worker_id", e.workerID, "error", err.Error())
+	default:
+		e.log.Error("database call failed", "component", component, "worker_id", e.workerID, "error", err.Error())
+	}
+}
+
+// calmFor is how long no statement of this process has failed.
+func (t *troubles) calmFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last.IsZero() {
+		return time.Hour
+	}
+	return time.Since(t.last)
+}
+
+// listen turns notifications into wake-ups. They are hints: without them the
+// poll carries the work. A silent connection is asked twice a minute whether it
+// still lives.
+func (e *Engine) listen(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		heard, err := e.listenOnce(ctx)
+		if e.listening.Swap(false) {
+			e.obs.ListenerConnected(false)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			failures = 0
+		}
+		failures++
+		e.trouble("listener", err)
+		e.sleep(ctx, backoffAfter(failures, 2*time.Second))
+	}
+}
+
+func (e *Engine) listenOnce(ctx context.Context) (heard bool, err error) {
+	call, cancel := context.WithTimeout(ctx, e.cfg.DBTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(call, e.cfg.Pool.Config().ConnConfig)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	if _, err := conn.Exec(call, "LISTEN "+channelJobs+"; LISTEN "+channelLater); err != nil {
+		return false, err
+	}
+	e.listening.Store(true)
+	e.obs.ListenerConnected(true)
+	e.claimer.wake("") // whatever was announced while nobody listened
+	e.promoter.wake()
+	for {
+		wait, cancel := context.WithTimeout(ctx, 15*time.Second)
+		n, err := conn.WaitForNotification(wait)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return true, ctx.Err()
+		case err != nil && wait.Err() == nil:
+			return true, err
+		case err != nil:
+			ask, cancel := context.WithTimeout(ctx, e.cfg.DBTimeout)
+			err := conn.Ping(ask)
+			cancel()
+			if err != nil {
+				return true, err
+			}
+		case n.Channel == channelLater:
+			e.promoter.wake()
+		default:
+			e.claimer.wake(n.Payload)
+		}
+	}
+}
