@@ -116,6 +116,7 @@ func TestRegisterNamesTheWrongSetting(t *testing.T) {
 		{Config{SMTP: SMTP{Host: "mail", From: "jobs@example.com", TLS: "ssl"}}, `SMTP_TLS: "ssl" is none of`},
 		{Config{SMTP: SMTP{Host: "mail", From: "jobs@example.com", User: "u"}}, "one is given without the other"},
 	} {
+		tt.cfg.Source, tt.cfg.Enqueuer = figures{}, &keyed{}
 		if err := Register(engine.NewWorkers(), tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Register = %v, want %q", err, tt.want)
 		}

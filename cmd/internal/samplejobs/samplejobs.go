@@ -1,10 +1,12 @@
 // Package samplejobs holds the job types that come with the product: webhook
-// sends a signed HTTP request, email sends mail. They are ordinary workers on the engine's public surface, so a team may
+// sends a signed HTTP request, email sends mail, report counts what the engine
+// did. They are ordinary workers on the engine's public surface, so a team may
 // read them as examples of its own.
 //
-// Both refuse payload fields they do not know, and a wrong payload is
+// All three refuse payload fields they do not know, and a wrong payload is
 // permanent: no retry mends it. Each may run twice after a crash, as every job;
-// the receiver can tell by webhook-id or Message-ID.
+// the receiver can tell by webhook-id, Message-ID, or, for the mail of a report,
+// need not, since it is enqueued under a key.
 package samplejobs
 
 import (
@@ -30,6 +32,10 @@ type Config struct {
 	WebhookSigningKeys []string
 	// MailDir is made when the first mail is written. Default .data/mail.
 	MailDir string
+	// Source and Enqueuer are for reports: what they count, and what mails them.
+	// An *inspect.Reader and an *engine.Client serve. Required.
+	Source   Source
+	Enqueuer Enqueuer
 	// Log hears of doubtful settings at [Register]. Default none; runs log
 	// through their job.
 	Log *slog.Logger
@@ -44,7 +50,8 @@ func Register(ws *engine.Workers, cfg Config) error {
 	}
 	hooks, hooksErr := newWebhooks(cfg)
 	mails, mailsErr := newEmails(cfg)
-	if err := errors.Join(hooksErr, mailsErr); err != nil {
+	tables, tablesErr := newReports(cfg)
+	if err := errors.Join(hooksErr, mailsErr, tablesErr); err != nil {
 		return fmt.Errorf("register built-in jobs: %w", err)
 	}
 	if len(cfg.WebhookSigningKeys) == 0 && !cfg.Development {
@@ -52,5 +59,6 @@ func Register(ws *engine.Workers, cfg Config) error {
 	}
 	engine.Register(ws, hooks, engine.TypeOptions{Fingerprint: webhookFingerprint})
 	engine.Register(ws, mails, engine.TypeOptions{})
+	engine.Register(ws, tables, engine.TypeOptions{})
 	return nil
 }
