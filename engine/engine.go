@@ -31,7 +31,7 @@ type Retention struct {
 type Config struct {
 	// Pool reaches the database, for the caller's own work and the engine's
 	// client. Claims, heartbeats and the listener have connections of their own
-	// beside it, made with its settings: 5 a process. The caller closes it after
+	// beside it, made with its settings: up to 6 a process. The caller closes it after
 	// Stop.
 	Pool    *pgxpool.Pool
 	Workers *Workers
@@ -145,6 +145,8 @@ type Engine struct {
 	walkedAt  time.Time
 	expiredAt time.Time
 	expiredID ID
+	// Of the reaper: when it last looked, by the wall clock.
+	reapedAt time.Time
 }
 
 // New checks c. It opens nothing yet. All mistakes come in one error.
@@ -279,6 +281,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.log.Info(LogWorkerStarted, "worker_id", e.workerID, "name", e.cfg.Name, "slots", e.cfg.Concurrency, "queues", e.cfg.Queues,
 		"types", e.types)
 	e.every(e.cfg.HeartbeatInterval, "heartbeat", e.beatOnce)
+	e.every(e.cfg.HeartbeatInterval, "finish", e.finisher.poke)
 	e.spawn(e.leader.run)
 	e.spawn(e.promoter.run)
 	e.spawn(e.listen)

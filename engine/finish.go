@@ -108,6 +108,9 @@ func (f *finisher) run(ctx context.Context) {
 			return
 		case <-f.signal:
 		}
+		if len(f.drop) > 0 {
+			f.dropLeft()
+		}
 		for batch := f.next(); len(batch) > 0; batch = f.next() {
 			for failures := 1; ; failures++ {
 				err := f.write(batch)
@@ -121,6 +124,28 @@ func (f *finisher) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// poke lets an idle finisher drop leases that were skipped before.
+func (f *finisher) poke(context.Context) error {
+	select {
+	case f.signal <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// dropLeft tries again to drop leases whose row somebody held.
+func (f *finisher) dropLeft() {
+	ctx, cancel := f.e.dbContext()
+	defer cancel()
+	asked := f.droppable(nil)
+	dropped, err := f.e.q.DropClosedClaims(ctx, f.e.hot, asked, f.e.workerID)
+	if err != nil {
+		f.e.trouble("finish", err)
+		return
+	}
+	f.account(nil, asked, dropped)
 }
 
 // key names a run.
@@ -196,10 +221,10 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (map[k
 	b := &pgx.Batch{}
 	fast, slow := f.split(batch, careful)
 	if p := fast; len(p.JobIds) > 0 {
-		b.Queue(dbsqlc.CompleteJobs, p.WorkerID, p.Claims, p.JobIds, p.Tokens, p.Attempts, p.StartedAt, p.WaitMs).Query(collect)
+		b.Queue(dbsqlc.CompleteJobs, p.WorkerID, p.Claims, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.StartedAt, p.WaitMs).Query(collect)
 	}
 	if p := slow; len(p.JobIds) > 0 {
-		b.Queue(dbsqlc.CloseJobs, p.Claims, p.WorkerID, p.JobIds, p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
+		b.Queue(dbsqlc.CloseJobs, p.Claims, p.WorkerID, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
 			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.DiscardDead, p.Worker).Query(collect)
 	}
 	drop := f.droppable(batch)

@@ -130,6 +130,8 @@ func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Co
 // beatOnce renews every lease of this process in one statement, tells that the
 // worker lives, and ends the runs of leases that were lost.
 func (e *Engine) beatOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(e.cfg.HeartbeatInterval, time.Second))
+	defer cancel()
 	asked := e.leases.tokens()
 	var kept []int64
 	var claimers int32

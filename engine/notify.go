@@ -74,8 +74,10 @@ func (n *notifier) insideTx(queue string) bool {
 		n.txAt[queue] = now
 		return true
 	}
+	if len(n.queues) == 0 {
+		n.lastNotes = time.Now().Add(notifyTxEvery - notifyEvery)
+	}
 	n.queues[queue] = struct{}{}
-	n.lastNotes = time.Now().Add(notifyTxEvery - notifyEvery)
 	n.start()
 	return false
 }

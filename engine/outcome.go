@@ -68,8 +68,9 @@ func judge(row Row, err, cause error, o TypeOptions) verdict {
 	if errors.As(err, &snooze) {
 		return verdict{outcome: OutcomeSnoozed, next: nextScheduled, delay: snooze.delay, carried: before}
 	}
-	if errors.Is(cause, ErrStopping) && interrupted(err) {
-		return handedBack(row)
+	var permanent *permanentError
+	if errors.Is(cause, ErrStopping) && !errors.As(err, &permanent) {
+		return handedBack(row) // what fails while the process stops runs elsewhere
 	}
 	v := verdict{outcome: OutcomeFailed, next: nextScheduled, carried: row.Attempt, class: classOf(err), message: clean(err.Error(), maxErrorBytes)}
 	if errors.Is(cause, ErrTimeout) && interrupted(err) {
@@ -85,7 +86,6 @@ func judge(row Row, err, cause error, o TypeOptions) verdict {
 	if v.fingerprint == "" {
 		v.fingerprint = fingerprint(row.Type, v.class, v.message, v.stack)
 	}
-	var permanent *permanentError
 	var after *retryAfterError
 	switch {
 	case errors.As(err, &permanent):

@@ -14,7 +14,7 @@ const reapBatch = 100
 // reapOnce takes back the jobs of expired leases. After an outage it gives the
 // living one heartbeat's time to renew theirs first.
 func (e *Engine) reapOnce(ctx context.Context) error {
-	if e.troubled.calmFor() < e.cfg.HeartbeatInterval {
+	if e.troubled.calmFor() < e.cfg.HeartbeatInterval || e.slept() {
 		return nil
 	}
 	for {
@@ -36,6 +36,18 @@ func (e *Engine) reapOnce(ctx context.Context) error {
 			return e.q.NoteTask(ctx, e.hot, "reaper")
 		}
 	}
+}
+
+// slept tells whether this process, and maybe the machine with all its workers,
+// stood still since the last pass; it answers true for one heartbeat after.
+func (e *Engine) slept() bool {
+	now := time.Now().Round(0) // without the monotonic clock, which a suspended machine stops
+	still := !e.reapedAt.IsZero() && now.Sub(e.reapedAt) > e.cfg.ReaperInterval+e.cfg.HeartbeatInterval+e.cfg.DBTimeout
+	e.reapedAt = now
+	if still {
+		e.troubled.note()
+	}
+	return still
 }
 
 func (e *Engine) tellReaped(r *dbsqlc.ReapClaimsRow) {

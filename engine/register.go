@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -86,21 +87,50 @@ func RegisterType[T Args](ws *Workers, jobType string, w Worker[T], o TypeOption
 	if _, ok := ws.byType[jobType]; ok {
 		panic(fmt.Sprintf("engine: register %T: job type %q has a worker already", w, jobType))
 	}
+	decode := decoderFor[T]()
 	ws.byType[jobType] = &registration{options: o, work: func(ctx context.Context, r *run) error {
 		job := &Job[T]{Row: r.row, run: r}
-		if err := decodeArgs(r.row.Payload, &job.Args); err != nil {
+		if err := decode(r.row.Payload, &job.Args); err != nil {
 			return Permanent(fmt.Errorf("decode payload of %s: %w", jobType, err))
 		}
 		return w.Work(ctx, job)
 	}}
 }
 
-// decodeArgs keeps numbers that land in an interface{} digit for digit.
-func decodeArgs(payload []byte, into any) error {
-	if raw, ok := into.(*RawArgs); ok {
-		return raw.UnmarshalJSON(payload)
+// decoderFor chooses how to decode payloads into T. Only a target that can
+// receive a number as an interface needs UseNumber, which keeps it digit for
+// digit and costs twice the time.
+func decoderFor[T any]() func(payload []byte, into *T) error {
+	t := reflect.TypeFor[T]()
+	switch {
+	case t == reflect.TypeFor[RawArgs]():
+		return func(payload []byte, into *T) error { return any(into).(*RawArgs).UnmarshalJSON(payload) }
+	case !holdsInterface(t, map[reflect.Type]bool{}):
+		return func(payload []byte, into *T) error { return json.Unmarshal(payload, into) }
 	}
-	d := json.NewDecoder(bytes.NewReader(payload))
-	d.UseNumber()
-	return d.Decode(into)
+	return func(payload []byte, into *T) error {
+		d := json.NewDecoder(bytes.NewReader(payload))
+		d.UseNumber()
+		return d.Decode(into)
+	}
+}
+
+func holdsInterface(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return holdsInterface(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if holdsInterface(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }

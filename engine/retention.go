@@ -89,8 +89,6 @@ func keptFor(d time.Duration) time.Duration {
 }
 
 func (e *Engine) cursor(ctx context.Context, task string) (ID, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if now := time.Now(); now.Sub(e.walkedAt) > fullPassTime {
 		e.walkedAt = now
 		return uuid.Nil, nil

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -16,7 +19,7 @@ import (
 // sequential or bitmap scan.
 func (e *Engine) openPools(ctx context.Context) error {
 	var err error
-	if e.hot, err = e.openPool(ctx, 3, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off"}); err != nil {
+	if e.hot, err = e.openPool(ctx, 4, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off"}); err != nil {
 		return err
 	}
 	if e.beat, err = e.openPool(ctx, 1, nil); err != nil {
@@ -127,7 +130,9 @@ func (e *Engine) trouble(component string, err error) {
 	t := &e.troubled
 	t.mu.Lock()
 	now := time.Now()
-	t.last = now
+	if unreachable(err) {
+		t.last = now
+	}
 	quiet := now.Sub(t.at[component]) < time.Second
 	if !quiet {
 		if t.at == nil {
@@ -143,6 +148,21 @@ func (e *Engine) trouble(component string, err error) {
 	default:
 		e.log.Error("database call failed", "component", component, "worker_id", e.workerID, "error", err.Error())
 	}
+}
+
+// note begins a quiet time for the reaper.
+func (t *troubles) note() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = time.Now()
+}
+
+// unreachable tells an outage from a statement that was refused: anything but
+// an answer of the server, and its answers about itself (class 08 connection,
+// 25 read-only, 53 resources, 57 shutdown, 58 system).
+func unreachable(err error) bool {
+	var pg *pgconn.PgError
+	return !errors.As(err, &pg) || slices.Contains([]string{"08", "25", "53", "57", "58"}, pg.Code[:min(2, len(pg.Code))])
 }
 
 // calmFor is how long no statement of this process has failed.
