@@ -247,7 +247,7 @@ func TestMailIsCheckedFieldByField(t *testing.T) {
 		{good(func(m *Email) { m.To = Addresses{"a@example.com, b@example.com"} }), "to: "},
 		{good(func(m *Email) { m.Cc = Addresses{"a@example.com\r\nBcc: x@example.com"} }), "cc: "},
 		{good(func(m *Email) { m.Bcc = Addresses{"x"} }), "bcc: "},
-		{good(func(m *Email) { m.ReplyTo = Addresses{"=?utf-8?q?a=0D=0ABcc:_x@example.com?= <a@example.com>"} }), "reply_to: "},
+		{good(func(m *Email) { m.ReplyTo = Addresses{"=?utf-8?q?a=0D=0ABcc=3A_x?= <a@example.com>"} }), "reply_to: \"=?utf-8?q?a=0D=0ABcc=3A_x?= <a@example.com>\" holds a line break"},
 		{good(func(m *Email) { m.To = Addresses{strings.Repeat("a", 250) + "@example.com"} }), "is longer than 254 bytes"},
 		{good(func(m *Email) { m.To, m.Bcc = many, many }), "120 recipients, at most 100"},
 		{good(func(m *Email) { m.Subject = "" }), "subject: is missing"},

@@ -18,7 +18,7 @@ import (
 )
 
 // figures is a Source with its rows in memory, under the limit of rows a read
-// may have; the real one is in report_engine_test.go.
+// may have; the real one is in engine_test.go.
 type figures struct {
 	rows  []inspect.Minute
 	limit int

@@ -126,7 +126,7 @@ func (h *webhooks) send(ctx context.Context, row engine.Row, args Webhook) (Webh
 	if err != nil {
 		return WebhookResult{}, sendError(ctx, req, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read-only; nothing is lost with it
+	defer resp.Body.Close() // read-only: its error loses nothing
 	defer time.AfterFunc(h.bodyWait, cancel).Stop()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, answerRead)) // what came until an error is the answer
 	a := answer{status: resp.StatusCode, header: resp.Header, text: printable(string(body), answerKept)}

@@ -53,17 +53,19 @@ func TestWebhookIsSignedByEveryKeyAndNamesItsRun(t *testing.T) {
 	secrets := []string{"whsec_" + base64.StdEncoding.EncodeToString([]byte("the old key, twenty-four and more")),
 		"whsec_" + base64.StdEncoding.EncodeToString([]byte("the new key, twenty-four and more"))}
 	type request struct {
-		method, path string
-		header       http.Header
-		body         []byte
+		proto, method, path string
+		header              http.Header
+		body                []byte
 	}
 	got := make(chan request, 1)
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got <- request{r.Method, r.URL.String(), r.Header, body}
+		got <- request{r.Proto, r.Method, r.URL.String(), r.Header, body}
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprint(w, "taken")
 	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	h := hooks(t, Config{Development: true, WebhookSigningKeys: secrets})
 	trust(h, s)
@@ -75,8 +77,8 @@ func TestWebhookIsSignedByEveryKeyAndNamesItsRun(t *testing.T) {
 		t.Fatalf("send = %+v, %v", result, err)
 	}
 	r := <-got
-	if r.method != "PUT" || r.path != "/in?a=1" || string(r.body) != `{"n":12345678901234567890123,"html":"<b>"}` {
-		t.Errorf("the server saw %s %s with %s", r.method, r.path, r.body)
+	if r.proto != "HTTP/2.0" || r.method != "PUT" || r.path != "/in?a=1" || string(r.body) != `{"n":12345678901234567890123,"html":"<b>"}` {
+		t.Errorf("the server saw %s %s %s with %s", r.proto, r.method, r.path, r.body)
 	}
 	for name, want := range map[string]string{"webhook-id": row.ID.String(), "rje-attempt": "2", "rje-fencing-token": "9007199254740993",
 		"X-Tenant": "7", "Content-Type": "application/vnd.example+json"} {
@@ -267,9 +269,11 @@ func TestEndlessBodyIsCutAndEndsTheConnection(t *testing.T) {
 			}
 		}
 	})
-	result, err := hooks(t, Config{Development: true}).send(within(t, 10*time.Second), run(t, 1), Webhook{URL: s.URL})
-	if err != nil || len(result.Response) != answerKept || !utf8.ValidString(result.Response) {
-		t.Errorf("send = %d bytes, %v", len(result.Response), err)
+	h := hooks(t, Config{Development: true})
+	h.bodyWait = time.Hour // so that it is the size that ends it
+	result, err := h.send(within(t, 10*time.Second), run(t, 1), Webhook{URL: s.URL})
+	if err != nil || len(result.Response) != answerKept || !utf8.ValidString(result.Response) || result.DurationMS > 5000 {
+		t.Errorf("send = %d bytes in %d ms, %v", len(result.Response), result.DurationMS, err)
 	}
 	select {
 	case <-gone:
