@@ -145,6 +145,7 @@ type Engine struct {
 	walkedAt  time.Time
 	expiredAt time.Time
 	expiredID ID
+	holder    holder
 	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
 }
@@ -160,7 +161,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: c, log: c.Log, obs: c.Observer, q: dbsqlc.New(), client: client, types: c.Workers.Types(), buffer: newBuffer(),
-		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency)}
+		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}}}
 	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
 	client.wake = e.claimer.wake
 	e.runs, e.endRuns = context.WithCancelCause(context.Background())
@@ -287,6 +288,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.spawn(e.listen)
 	e.every(e.cfg.ReaperInterval, "reaper", e.whileLeading(e.reapOnce))
 	e.every(foldEvery, "stats", e.whileLeading(e.foldOnce))
+	e.every(holdEvery, "hold", e.whileLeading(e.holdOnce))
 	e.every(pruneEvery, "retention", e.whileLeading(e.pruneOnce))
 	e.spawn(e.finisher.run)
 	if e.cfg.MaintenanceOnly {
