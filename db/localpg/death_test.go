@@ -19,7 +19,7 @@ import (
 
 func TestPostgresDoesNotOutliveAKilledOwner(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	o := startOwner(t, dir)
 	ask(t, o.URL, "CREATE TABLE kept AS SELECT 'still here' AS words")
 	o.kill(t)
@@ -39,7 +39,7 @@ func TestPostgresDoesNotOutliveAKilledOwner(t *testing.T) {
 // TestAStartRightAfterAKilledOwnerWaits: the old Postgres is still stopping.
 func TestAStartRightAfterAKilledOwnerWaits(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	o := startOwner(t, dir)
 	o.kill(t)
 	start(t, Options{DataDir: dir})
@@ -47,7 +47,7 @@ func TestAStartRightAfterAKilledOwnerWaits(t *testing.T) {
 
 func TestASecondProgramOnTheSameDataIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	o := startOwner(t, dir)
 	_, err := Start(limit(t, time.Minute), Options{DataDir: dir, NoDownload: true})
 	if !errors.Is(err, ErrAlreadyRunning) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", o.OwnerPID)) {
@@ -66,7 +66,7 @@ func TestASecondProgramOnTheSameDataIsRefused(t *testing.T) {
 // TestAPostgresStartedByHandIsLeftAlone: it is none of ours to wait for or to stop.
 func TestAPostgresStartedByHandIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	s := start(t, Options{DataDir: dir})
 	removeState(dir)
 	s.lock.release()
@@ -83,7 +83,7 @@ func TestAPostgresStartedByHandIsLeftAlone(t *testing.T) {
 // Postgres, as after the restart of a container.
 func TestAStalePidFileDoesNotStopTheStart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	s := start(t, Options{DataDir: dir})
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAStalePidFileDoesNotStopTheStart(t *testing.T) {
 // TestStopIsBounded stops a server that can't answer.
 func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	s, err := Start(limit(t, time.Minute), Options{DataDir: dir, NoDownload: true})
 	if err != nil {
 		t.Fatal(err)

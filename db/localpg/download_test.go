@@ -20,8 +20,10 @@ import (
 	"time"
 )
 
+// The tests here take turns: the library downloads under a lock of the whole
+// process, so that one of them hanging would hold up the others.
+
 func TestWithoutBinariesPostgresIsDownloadedOnce(t *testing.T) {
-	t.Parallel()
 	m := newMirror(t)
 	dir := t.TempDir()
 	o := Options{DataDir: dir, MirrorURL: m.URL + "/", searchDirs: []string{}}
@@ -42,24 +44,22 @@ func TestWithoutBinariesPostgresIsDownloadedOnce(t *testing.T) {
 }
 
 func TestADownloadThatFailsSaysWhatToDo(t *testing.T) {
-	t.Parallel()
-	tampered, hanging, absent := newMirror(t), newMirror(t), newMirror(t)
-	tampered.sum = strings.Repeat("0", 64)
-	hanging.hang = true
-	absent.Close()
 	for name, c := range map[string]struct {
-		url  string
-		word string
+		spoil    func(*mirror)
+		path     string
+		patience time.Duration
+		word     string
 	}{
-		"tampered": {tampered.URL, "checksums do not match"},
-		"hanging":  {hanging.URL, "took too long"},
-		"absent":   {absent.URL, "unable to connect"},
-		"unknown":  {tampered.URL + "/elsewhere", "no version found"},
+		"tampered": {func(m *mirror) { m.sum = strings.Repeat("0", 64) }, "", 30 * time.Second, "checksums do not match"},
+		"hanging":  {func(m *mirror) { m.hang = true }, "", 2 * time.Second, "took too long"},
+		"absent":   {func(m *mirror) { m.Close() }, "", 30 * time.Second, "unable to connect"},
+		"unknown":  {func(*mirror) {}, "/elsewhere", 30 * time.Second, "no version found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			m := newMirror(t)
+			c.spoil(m)
 			dir := t.TempDir()
-			s, err := Start(limit(t, 2*time.Second), Options{DataDir: dir, MirrorURL: c.url, searchDirs: []string{}})
+			s, err := Start(limit(t, c.patience), Options{DataDir: dir, MirrorURL: m.URL + c.path, searchDirs: []string{}})
 			if err == nil {
 				stop(t, s)
 			}

@@ -29,6 +29,9 @@ func prepare(ctx context.Context, o Options, p place) (binaries, login, error) {
 }
 
 func (s *Server) start(ctx context.Context, o Options) error {
+	if o.Port != 0 && !portFree(o.Port) {
+		return portTaken(o.Port) // told before the work of initdb
+	}
 	b, l, err := prepare(ctx, o, s.where)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestNobodyGetsInWithoutThePassword(t *testing.T) {
 
 func TestFindTellsOtherProcessesTheAddress(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "make run") {
 		t.Errorf("before: %v, want ErrNotRunning and what to do", err)
 	}
@@ -103,7 +103,7 @@ func TestFindTellsOtherProcessesTheAddress(t *testing.T) {
 
 func TestAServerThatFallsIsNoticed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := initialised(t)
 	s := start(t, Options{DataDir: dir})
 	if err := syscall.Kill(s.PID(), syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestAServerThatFallsIsNoticed(t *testing.T) {
 // TestCtrlCDoesNotReachPostgres: a terminal sends its signal to the process group.
 func TestCtrlCDoesNotReachPostgres(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{DataDir: t.TempDir()})
+	s := start(t, Options{DataDir: initialised(t)})
 	group, err := syscall.Getpgid(s.PID())
 	if err != nil || group == syscall.Getpgrp() {
 		t.Errorf("process group of Postgres = %d, %v; this program's is %d", group, err, syscall.Getpgrp())
@@ -148,7 +148,7 @@ func TestAStartIsRefusedWithWhatToDo(t *testing.T) {
 	old := dataOf(t, "14")
 	future := dataOf(t, "99")
 	noLogin := dataOf(t, "15")
-	running := t.TempDir()
+	running := initialised(t)
 	s := start(t, Options{DataDir: running})
 	for name, c := range map[string]struct {
 		options Options

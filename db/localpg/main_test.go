@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +25,45 @@ func TestMain(m *testing.M) {
 		own(dir)
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if template != "" {
+		os.RemoveAll(template)
+	}
+	os.Exit(code)
+}
+
+var (
+	template     string
+	makeTemplate = sync.OnceValue(func() (err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if template, err = os.MkdirTemp("", "localpg-template-"); err != nil {
+			return err
+		}
+		return Init(ctx, Options{DataDir: template, NoDownload: true, NoSync: true})
+	})
+)
+
+// initialised is a data folder on which no server ran yet, a copy of one made once:
+// for tests that are not about initdb, which takes most of a first start.
+func initialised(t *testing.T) string {
+	t.Helper()
+	if err := makeTemplate(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "postgres"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{loginFile, "postgres.lock"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func own(dir string) {

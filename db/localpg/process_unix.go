@@ -110,7 +110,7 @@ func unprivileged() (ids, error) {
 			return ids{uid, gid}, nil
 		}
 	}
-	return ids{}, errors.New("Postgres refuses to run as root and this system has no other account: add a user named postgres, or run this program as an ordinary user")
+	return ids{}, errors.New("no account to run Postgres as, which refuses to be root: this system has neither postgres nor nobody nor daemon; add a user named postgres, or run this program as an ordinary user")
 }
 
 // canEnter tells whether the identity may pass through path and all above it.
