@@ -1,0 +1,1011 @@
+--
+-- PostgreSQL database dump
+--
+
+SET statement_timeout = 0;
+SET lock_timeout = 0;
+SET idle_in_transaction_session_timeout = 0;
+SET client_encoding = 'UTF8';
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+SET xmloption = content;
+SET client_min_messages = warning;
+SET row_security = off;
+
+--
+-- Name: add_buckets(bigint[], bigint[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.add_buckets(a bigint[], b bigint[]) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+  SELECT array_agg(coalesce(u.x, 0) + coalesce(u.y, 0) ORDER BY u.i) FROM unnest(a, b) WITH ORDINALITY AS u(x, y, i)
+$$;
+
+--
+-- Name: complete_job(uuid, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.complete_job(id uuid, fencing_token bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO '$user', 'public'
+    AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, attempt, outcome)
+  SELECT id, k.id, k.worker_id, k.claimed_at, k.claimed_at, k.attempts[array_position(k.job_ids, id)] + 1, 1
+  FROM (SELECT c.* FROM job_claims AS c WHERE c.id = fencing_token AND id = ANY (c.job_ids) FOR KEY SHARE) AS k
+  ON CONFLICT ON CONSTRAINT job_executions_pkey DO NOTHING;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'lease lost: token % no longer holds job %', fencing_token, id USING
+      ERRCODE = 'serialization_failure', HINT = 'Another worker has the job, or it has ended; roll back.';
+  END IF;
+END $$;
+
+--
+-- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO '$user', 'public'
+    AS $_$
+#variable_conflict use_variable
+DECLARE
+  run_at timestamptz := coalesce(enqueue_job.scheduled_at, now() + enqueue_job.delay);
+  timeout_ms bigint := round(extract(epoch FROM timeout) * 1000);
+  answer record;
+BEGIN
+  IF type IS NULL OR type !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$' THEN
+    RAISE EXCEPTION 'type: 1 to 100 of A-Z a-z 0-9 _ . : -, starting with a letter, digit or _' USING ERRCODE = 'check_violation';
+  END IF;
+  IF queue IS NULL OR queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$' THEN
+    RAISE EXCEPTION 'queue: 1 to 100 of A-Z a-z 0-9 _ . : -, starting with a letter, digit or _' USING ERRCODE = 'check_violation';
+  END IF;
+  IF priority IS NULL OR priority NOT BETWEEN 0 AND 5 THEN
+    RAISE EXCEPTION 'priority: 0 to 5, the higher runs first' USING ERRCODE = 'check_violation';
+  END IF;
+  IF max_attempts NOT BETWEEN 1 AND 100 THEN
+    RAISE EXCEPTION 'max_attempts: 1 to 100' USING ERRCODE = 'check_violation';
+  END IF;
+  IF timeout_ms NOT BETWEEN 1 AND 604800000 THEN
+    RAISE EXCEPTION 'timeout: 1 ms to 7 days' USING ERRCODE = 'check_violation';
+  END IF;
+  IF scheduled_at IS NOT NULL AND delay IS NOT NULL THEN
+    RAISE EXCEPTION 'scheduled_at, delay: give one of them' USING ERRCODE = 'check_violation';
+  END IF;
+  IF delay < interval '0' THEN
+    RAISE EXCEPTION 'delay: not negative' USING ERRCODE = 'check_violation';
+  END IF;
+  IF run_at NOT BETWEEN timestamptz '1970-01-01 00:00:00+00' AND now() + interval '10 years' THEN
+    RAISE EXCEPTION 'scheduled_at: from 1970 to 10 years ahead' USING ERRCODE = 'check_violation';
+  END IF;
+  IF NOT isfinite(expires_at) OR expires_at <= coalesce(run_at, now()) THEN
+    RAISE EXCEPTION 'expires_at: after the job may run' USING ERRCODE = 'check_violation';
+  END IF;
+  IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
+    RAISE EXCEPTION 'payload: a JSON object' USING ERRCODE = 'check_violation';
+  END IF;
+  IF octet_length(payload::text) > 262144 THEN
+    RAISE EXCEPTION 'payload: at most 262144 bytes' USING ERRCODE = 'check_violation';
+  END IF;
+  IF payload @? 'strict $.**{65}' THEN
+    RAISE EXCEPTION 'payload: nested at most 64 deep' USING ERRCODE = 'check_violation';
+  END IF;
+  -- 10,000 keys need at least 60,000 bytes, so that a small payload is not walked.
+  IF octet_length(payload::text) > 60000
+     AND (SELECT count(*) FROM jsonb_path_query(payload, 'strict $.** ? (@.type() == "object").keyvalue()')) > 10000 THEN
+    RAISE EXCEPTION 'payload: at most 10000 keys' USING ERRCODE = 'check_violation';
+  END IF;
+  IF cardinality(tags) > 20 OR EXISTS (SELECT 1 FROM unnest(tags) AS t(tag) WHERE tag IS NULL OR tag !~ '^[^[:cntrl:]]{1,100}$') THEN
+    RAISE EXCEPTION 'tags: at most 20, each 1 to 100 characters' USING ERRCODE = 'check_violation';
+  END IF;
+  IF idempotency_key !~ '^[^[:cntrl:]]{1,255}$' THEN
+    RAISE EXCEPTION 'idempotency_key: 1 to 255 characters' USING ERRCODE = 'check_violation';
+  END IF;
+  IF octet_length(traceparent) > 55 THEN
+    RAISE EXCEPTION 'traceparent: at most 55 characters' USING ERRCODE = 'check_violation';
+  END IF;
+
+  SELECT e.job_id, e.outcome INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
+    (extract(epoch FROM delay) * 1000)::bigint, max_attempts, 5, timeout_ms::integer, expires_at, tags, idempotency_key, 86400,
+    traceparent, coalesce(notify, true)) AS e;
+  IF answer.outcome = 'conflict' THEN
+    RAISE EXCEPTION 'idempotency_key: used before with other content, by job %', answer.job_id USING
+      ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'Send the same content, or a new key.';
+  ELSIF answer.outcome = 'in_flight' THEN
+    RAISE EXCEPTION 'idempotency_key: another call holds it and has not committed' USING
+      ERRCODE = 'lock_not_available', HINT = 'Try again.';
+  END IF;
+  RETURN answer.job_id;
+END $_$;
+
+--
+-- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone)
+    LANGUAGE plpgsql
+    SET lock_timeout TO '2s'
+    SET search_path TO '$user', 'public'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  hash bytea;
+  holder idempotency_keys;
+BEGIN
+  job_id := new_id;
+  outcome := 'created';
+  run_at := coalesce(scheduled_at, now() + make_interval(secs => delay_ms / 1000.0), now());
+  created_at := now();
+  IF idempotency_key IS NOT NULL THEN
+    hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags);
+    LOOP
+      BEGIN
+        INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
+        VALUES ('enqueue', idempotency_key, hash, new_id, now() + make_interval(secs => key_ttl_seconds))
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+          SET request_hash = excluded.request_hash, job_id = excluded.job_id, created_at = now(), expires_at = excluded.expires_at
+          WHERE k.expires_at <= now();
+        EXIT WHEN FOUND;
+      EXCEPTION WHEN lock_not_available THEN
+        job_id := NULL;
+        outcome := 'in_flight';
+        RETURN NEXT;
+        RETURN;
+      END;
+      SELECT k.* INTO holder FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key;
+      CONTINUE WHEN NOT FOUND;
+      SELECT j.id, coalesce(j.scheduled_at, j.created_at), j.created_at INTO job_id, run_at, created_at
+      FROM jobs AS j WHERE j.id = holder.job_id;
+      IF NOT FOUND THEN
+        -- Its job was removed by retention: a key is never held by nothing.
+        DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.job_id = holder.job_id;
+        job_id := new_id;
+        run_at := coalesce(scheduled_at, now() + make_interval(secs => delay_ms / 1000.0), now());
+        created_at := now();
+        CONTINUE;
+      END IF;
+      outcome := CASE WHEN holder.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+      RETURN NEXT;
+      RETURN;
+    END LOOP;
+  END IF;
+
+  INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent)
+  VALUES (new_id, type, queue, priority, coalesce(max_attempts, default_max_attempts), 1, payload,
+    CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent);
+  IF run_at > now() THEN
+    INSERT INTO job_scheduled AS s (run_at, job_id, priority, queue, type) VALUES (run_at, new_id, priority, queue, type);
+    IF notify THEN PERFORM pg_notify('jobs_later', ''); END IF;
+  ELSE
+    INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES (new_id, priority, queue, type);
+    IF notify THEN PERFORM pg_notify('jobs', queue); END IF;
+  END IF;
+  RETURN NEXT;
+END $$;
+
+--
+-- Name: job_inbox_insert(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_inbox_insert() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO '$user', 'public'
+    AS $$
+BEGIN
+  IF NEW.id IS NOT NULL THEN
+    RAISE EXCEPTION 'id: the engine makes it; read it with RETURNING id' USING ERRCODE = 'check_violation';
+  END IF;
+  NEW.id := enqueue_job(type => NEW.type, payload => coalesce(NEW.payload, '{}'), queue => coalesce(NEW.queue, 'default'),
+    priority => coalesce(NEW.priority, 1), scheduled_at => NEW.scheduled_at, delay => NEW.delay, max_attempts => NEW.max_attempts,
+    timeout => NEW.timeout, expires_at => NEW.expires_at, tags => NEW.tags, idempotency_key => NEW.idempotency_key,
+    traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true));
+  RETURN NEW;
+END $$;
+
+--
+-- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[]) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+  SELECT sha256(convert_to(jsonb_build_array(1, type, queue, priority, payload, max_attempts,
+    extract(epoch FROM scheduled_at), delay_ms, timeout_ms, extract(epoch FROM expires_at), tags)::text, 'UTF8'))
+$$;
+
+--
+-- Name: operator_action_hash(bytea, bigint, timestamp with time zone, text, text, text, text, text, text, jsonb, jsonb, integer, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_action_hash(previous_hash bytea, id bigint, at timestamp with time zone, actor text, source text, action text, target_kind text, target text, reason text, before jsonb, after jsonb, affected integer, request_id text, address text) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+  SELECT sha256(previous_hash || convert_to(jsonb_build_array(1, id, extract(epoch FROM at), actor, source, action, target_kind,
+    target, reason, before, after, affected, request_id, address)::text, 'UTF8'))
+$$;
+
+--
+-- Name: record_operator_action(text, text, text, text, text, text, jsonb, jsonb, integer, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.record_operator_action(actor text, source text, action text, target_kind text, target text, reason text, before jsonb, after jsonb, affected integer, request_id text, address text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  head operator_action_head;
+  next_id bigint;
+  next_hash bytea;
+BEGIN
+  SELECT * INTO head FROM operator_action_head AS h FOR UPDATE;
+  next_id := head.id + 1;
+  next_hash := operator_action_hash(head.hash, next_id, now(), actor, source, action, target_kind, target, reason, before, after,
+    affected, request_id, address);
+  INSERT INTO operator_actions VALUES (next_id, now(), actor, source, action, target_kind, target, reason, before, after, affected,
+    request_id, address, head.hash, next_hash);
+  UPDATE operator_action_head AS h SET id = next_id, hash = next_hash;
+  RETURN next_id;
+END $$;
+
+--
+-- Name: refuse_bare_insert(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refuse_bare_insert() RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  RAISE EXCEPTION 'a job is not enqueued by INSERT INTO jobs' USING
+    ERRCODE = 'insufficient_privilege',
+    HINT = 'Call SELECT enqueue_job(type => ''email'', payload => ''{}''), or INSERT INTO job_inbox (type, payload), in the same transaction.';
+END $$;
+
+--
+-- Name: refuse_change(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  RAISE EXCEPTION 'operator_actions is append-only' USING ERRCODE = 'insufficient_privilege';
+END $$;
+
+--
+-- Name: uuid_v7(timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.uuid_v7(at timestamp with time zone DEFAULT clock_timestamp()) RETURNS uuid
+    LANGUAGE sql PARALLEL SAFE
+    AS $$
+  SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+    PLACING substring(int8send(floor(extract(epoch FROM at) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
+$$;
+
+--
+-- Name: sum_buckets(bigint[]); Type: AGGREGATE; Schema: public; Owner: -
+--
+
+CREATE AGGREGATE public.sum_buckets(bigint[]) (
+    SFUNC = public.add_buckets,
+    STYPE = bigint[],
+    INITCOND = '{}'
+);
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: dead_letter_jobs; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.dead_letter_jobs (
+    job_id uuid NOT NULL,
+    fencing_token bigint NOT NULL,
+    died_at timestamp with time zone DEFAULT now() NOT NULL,
+    discarded_at timestamp with time zone,
+    attempt smallint NOT NULL,
+    crashes smallint DEFAULT 0 NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    reason text NOT NULL,
+    error_class text,
+    error text,
+    stack text,
+    fingerprint text DEFAULT ''::text NOT NULL,
+    worker jsonb,
+    CONSTRAINT dead_letter_jobs_reason_check CHECK ((reason = ANY (ARRAY['exhausted'::text, 'permanent'::text, 'poison'::text, 'expired'::text])))
+);
+
+--
+-- Name: idempotency_keys; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.idempotency_keys (
+    scope text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    job_id uuid,
+    response jsonb,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT idempotency_keys_key_check CHECK (((char_length(key) >= 1) AND (char_length(key) <= 255)))
+);
+
+--
+-- Name: job_claims; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_claims (
+    id bigint NOT NULL,
+    worker_id bigint NOT NULL,
+    claimed_at timestamp with time zone DEFAULT now() NOT NULL,
+    lease_expires_at timestamp with time zone NOT NULL,
+    job_ids uuid[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    crashes smallint[] NOT NULL,
+    CONSTRAINT job_claims_check CHECK ((((cardinality(job_ids) >= 1) AND (cardinality(job_ids) <= 1000)) AND (cardinality(attempts) = cardinality(job_ids)) AND (cardinality(crashes) = cardinality(job_ids))))
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+ALTER TABLE ONLY public.job_claims ALTER COLUMN job_ids SET STORAGE EXTERNAL;
+
+--
+-- Name: job_claims_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.job_claims ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.job_claims_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: job_executions; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_executions (
+    job_id uuid NOT NULL,
+    fencing_token bigint NOT NULL,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    wait_ms integer,
+    attempt smallint NOT NULL,
+    outcome smallint NOT NULL,
+    error_class text,
+    error text,
+    stack text,
+    fingerprint text,
+    logs jsonb,
+    result jsonb,
+    CONSTRAINT job_executions_outcome_check CHECK (((outcome >= 1) AND (outcome <= 9)))
+);
+
+--
+-- Name: job_held; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_held (
+    job_id uuid NOT NULL,
+    held_at timestamp with time zone DEFAULT now() NOT NULL,
+    priority smallint NOT NULL,
+    attempt smallint NOT NULL,
+    crashes smallint NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    reason text NOT NULL,
+    hold_key text NOT NULL,
+    CONSTRAINT job_held_attempt_check CHECK ((attempt >= 0)),
+    CONSTRAINT job_held_crashes_check CHECK ((crashes >= 0)),
+    CONSTRAINT job_held_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
+    CONSTRAINT job_held_reason_check CHECK ((reason = ANY (ARRAY['type_paused'::text, 'no_worker'::text, 'dependency'::text])))
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
+-- Name: jobs; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.jobs (
+    id uuid NOT NULL,
+    type text NOT NULL,
+    queue text DEFAULT 'default'::text NOT NULL,
+    priority smallint DEFAULT 1 NOT NULL,
+    max_attempts smallint DEFAULT 5 NOT NULL,
+    version integer DEFAULT public.refuse_bare_insert() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    scheduled_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    timeout_ms integer,
+    unique_key bytea,
+    flow_key text,
+    tags text[],
+    traceparent text,
+    copied_from uuid,
+    replays smallint,
+    CONSTRAINT jobs_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
+    CONSTRAINT jobs_payload_check CHECK ((jsonb_typeof(payload) = 'object'::text)),
+    CONSTRAINT jobs_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
+    CONSTRAINT jobs_queue_check CHECK (((octet_length(queue) >= 1) AND (octet_length(queue) <= 100))),
+    CONSTRAINT jobs_timeout_ms_check CHECK ((timeout_ms > 0)),
+    CONSTRAINT jobs_type_check CHECK (((octet_length(type) >= 1) AND (octet_length(type) <= 100)))
+);
+
+--
+-- Name: job_inbox; Type: VIEW; Schema: public; Owner: -
+--
+
+CREATE VIEW public.job_inbox AS
+ SELECT j.id,
+    j.type,
+    j.payload,
+    j.queue,
+    (j.priority)::integer AS priority,
+    j.scheduled_at,
+    NULL::interval AS delay,
+    (j.max_attempts)::integer AS max_attempts,
+    NULL::interval AS timeout,
+    j.expires_at,
+    j.tags,
+    NULL::text AS idempotency_key,
+    j.traceparent,
+    NULL::boolean AS notify
+   FROM public.jobs j;
+
+--
+-- Name: job_ready; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_ready (
+    seq bigint NOT NULL,
+    job_id uuid NOT NULL,
+    ready_at timestamp with time zone DEFAULT now() NOT NULL,
+    priority smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    crashes smallint DEFAULT 0 NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    CONSTRAINT job_ready_attempt_check CHECK ((attempt >= 0)),
+    CONSTRAINT job_ready_crashes_check CHECK ((crashes >= 0)),
+    CONSTRAINT job_ready_priority_check CHECK (((priority >= 0) AND (priority <= 5)))
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
+-- Name: job_ready_seq_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.job_ready ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.job_ready_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: job_scheduled; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_scheduled (
+    run_at timestamp with time zone NOT NULL,
+    job_id uuid NOT NULL,
+    priority smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    crashes smallint DEFAULT 0 NOT NULL,
+    failed boolean DEFAULT false NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    CONSTRAINT job_scheduled_attempt_check CHECK ((attempt >= 0)),
+    CONSTRAINT job_scheduled_crashes_check CHECK ((crashes >= 0)),
+    CONSTRAINT job_scheduled_priority_check CHECK (((priority >= 0) AND (priority <= 5)))
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
+-- Name: job_states; Type: VIEW; Schema: public; Owner: -
+--
+
+CREATE VIEW public.job_states AS
+ SELECT j.id,
+    j.type,
+    j.queue,
+    j.priority,
+    j.created_at,
+    j.max_attempts,
+        CASE
+            WHEN (d.job_id IS NOT NULL) THEN 'dead_letter'::text
+            WHEN ((r.job_id IS NOT NULL) OR (h.job_id IS NOT NULL)) THEN 'pending'::text
+            WHEN (s.job_id IS NOT NULL) THEN
+            CASE
+                WHEN s.failed THEN 'failed'::text
+                ELSE 'pending'::text
+            END
+            WHEN (c.id IS NOT NULL) THEN 'leased'::text
+            WHEN (e.outcome = 1) THEN 'completed'::text
+            WHEN (e.outcome = 5) THEN 'cancelled'::text
+            ELSE NULL::text
+        END AS state,
+    COALESCE(s.run_at, r.ready_at, j.scheduled_at, j.created_at) AS scheduled_at,
+    (COALESCE((d.attempt)::integer, (r.attempt)::integer, (h.attempt)::integer, (s.attempt)::integer, (c.attempt)::integer, (e.attempt)::integer, 0))::smallint AS attempt,
+    (COALESCE((d.crashes)::integer, (r.crashes)::integer, (h.crashes)::integer, (s.crashes)::integer, (c.crashes)::integer, 0))::smallint AS crashes,
+    c.lease_expires_at,
+    c.worker_id,
+    COALESCE(c.id, e.fencing_token, (0)::bigint) AS fencing_token,
+    h.reason AS held_reason,
+    e.outcome AS last_outcome,
+    e.finished_at,
+    d.discarded_at
+   FROM ((((((public.jobs j
+     LEFT JOIN LATERAL ( SELECT x.job_id,
+            x.attempt,
+            x.crashes,
+            x.discarded_at
+           FROM public.dead_letter_jobs x
+          WHERE (x.job_id = j.id)) d ON (true))
+     LEFT JOIN LATERAL ( SELECT x.job_id,
+            x.attempt,
+            x.crashes,
+            x.ready_at
+           FROM public.job_ready x
+          WHERE (x.job_id = j.id)) r ON (true))
+     LEFT JOIN LATERAL ( SELECT x.job_id,
+            x.attempt,
+            x.crashes,
+            x.reason
+           FROM public.job_held x
+          WHERE (x.job_id = j.id)) h ON (true))
+     LEFT JOIN LATERAL ( SELECT x.job_id,
+            x.attempt,
+            x.crashes,
+            x.run_at,
+            x.failed
+           FROM public.job_scheduled x
+          WHERE (x.job_id = j.id)) s ON (true))
+     LEFT JOIN LATERAL ( SELECT x.fencing_token,
+            x.attempt,
+            x.outcome,
+            x.finished_at
+           FROM public.job_executions x
+          WHERE (x.job_id = j.id)
+          ORDER BY x.fencing_token DESC
+         LIMIT 1) e ON (true))
+     LEFT JOIN LATERAL ( SELECT x.id,
+            x.lease_expires_at,
+            x.worker_id,
+            ((x.attempts[array_position(x.job_ids, j.id)] + 1))::smallint AS attempt,
+            x.crashes[array_position(x.job_ids, j.id)] AS crashes
+           FROM public.job_claims x
+          WHERE ((d.job_id IS NULL) AND (r.job_id IS NULL) AND (h.job_id IS NULL) AND (s.job_id IS NULL) AND (x.id > COALESCE(e.fencing_token, (0)::bigint)) AND (j.id = ANY (x.job_ids)))
+         LIMIT 1) c ON (true));
+
+--
+-- Name: job_stats_deltas; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_stats_deltas (
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    outcome smallint NOT NULL,
+    n integer NOT NULL,
+    run_ms bigint NOT NULL,
+    wait_buckets integer[],
+    run_buckets integer[]
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
+-- Name: job_stats_minutes; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_stats_minutes (
+    minute timestamp with time zone NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    outcome smallint NOT NULL,
+    n bigint NOT NULL,
+    run_ms bigint NOT NULL,
+    wait_buckets bigint[],
+    run_buckets bigint[]
+);
+
+--
+-- Name: leaders; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.leaders (
+    role text NOT NULL,
+    worker_id bigint NOT NULL,
+    term bigint DEFAULT 1 NOT NULL,
+    acquired_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+
+--
+-- Name: maintenance_tasks; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.maintenance_tasks (
+    task text NOT NULL,
+    last_success_at timestamp with time zone,
+    resume_after uuid
+);
+
+--
+-- Name: operator_action_head; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.operator_action_head (
+    singleton boolean DEFAULT true NOT NULL,
+    id bigint NOT NULL,
+    hash bytea NOT NULL,
+    CONSTRAINT operator_action_head_singleton_check CHECK (singleton)
+);
+
+--
+-- Name: operator_actions; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.operator_actions (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    source text NOT NULL,
+    action text NOT NULL,
+    target_kind text NOT NULL,
+    target text NOT NULL,
+    reason text,
+    before jsonb,
+    after jsonb,
+    affected integer DEFAULT 1 NOT NULL,
+    request_id text,
+    address text,
+    previous_hash bytea NOT NULL,
+    hash bytea NOT NULL,
+    CONSTRAINT operator_actions_source_check CHECK ((source = ANY (ARRAY['console'::text, 'api'::text, 'cli'::text, 'go'::text, 'system'::text])))
+);
+
+--
+-- Name: queues; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.queues (
+    name text NOT NULL,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    resume_at timestamp with time zone,
+    version integer DEFAULT 1 NOT NULL,
+    free boolean GENERATED ALWAYS AS ((paused_at IS NULL)) STORED,
+    CONSTRAINT queues_name_check CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 100)))
+);
+
+--
+-- Name: refused_writes; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.refused_writes (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    job_id uuid NOT NULL,
+    token_held bigint NOT NULL,
+    token_current bigint,
+    worker_id bigint NOT NULL,
+    operation text NOT NULL,
+    tried jsonb
+);
+
+--
+-- Name: refused_writes_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.refused_writes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.refused_writes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: schema_migrations; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.schema_migrations (
+    version character varying NOT NULL
+);
+
+--
+-- Name: workers; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.workers (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    hostname text NOT NULL,
+    pid integer NOT NULL,
+    version text NOT NULL,
+    queues text[] NOT NULL,
+    types text[] NOT NULL,
+    slots integer NOT NULL,
+    busy integer DEFAULT 0 NOT NULL,
+    stuck integer DEFAULT 0 NOT NULL,
+    lease_ms integer NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    heartbeat_at timestamp with time zone DEFAULT now() NOT NULL,
+    stopped_at timestamp with time zone,
+    CONSTRAINT workers_state_check CHECK ((state = ANY (ARRAY['running'::text, 'draining'::text, 'stopped'::text])))
+);
+
+--
+-- Name: workers_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.workers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.workers_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: dead_letter_jobs dead_letter_jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.dead_letter_jobs
+    ADD CONSTRAINT dead_letter_jobs_pkey PRIMARY KEY (job_id);
+
+--
+-- Name: idempotency_keys idempotency_keys_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (scope, key);
+
+--
+-- Name: job_claims job_claims_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_claims
+    ADD CONSTRAINT job_claims_pkey PRIMARY KEY (id);
+
+--
+-- Name: job_executions job_executions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_executions
+    ADD CONSTRAINT job_executions_pkey PRIMARY KEY (job_id, fencing_token);
+
+--
+-- Name: job_held job_held_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_held
+    ADD CONSTRAINT job_held_pkey PRIMARY KEY (job_id);
+
+--
+-- Name: job_ready job_ready_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_ready
+    ADD CONSTRAINT job_ready_pkey PRIMARY KEY (queue, priority, seq);
+
+--
+-- Name: job_scheduled job_scheduled_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_scheduled
+    ADD CONSTRAINT job_scheduled_pkey PRIMARY KEY (run_at, job_id);
+
+--
+-- Name: job_stats_minutes job_stats_minutes_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_stats_minutes
+    ADD CONSTRAINT job_stats_minutes_pkey PRIMARY KEY (minute, queue, type, outcome);
+
+--
+-- Name: jobs jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.jobs
+    ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
+
+--
+-- Name: leaders leaders_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.leaders
+    ADD CONSTRAINT leaders_pkey PRIMARY KEY (role);
+
+--
+-- Name: maintenance_tasks maintenance_tasks_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.maintenance_tasks
+    ADD CONSTRAINT maintenance_tasks_pkey PRIMARY KEY (task);
+
+--
+-- Name: operator_action_head operator_action_head_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.operator_action_head
+    ADD CONSTRAINT operator_action_head_pkey PRIMARY KEY (singleton);
+
+--
+-- Name: operator_actions operator_actions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.operator_actions
+    ADD CONSTRAINT operator_actions_pkey PRIMARY KEY (id);
+
+--
+-- Name: queues queues_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.queues
+    ADD CONSTRAINT queues_pkey PRIMARY KEY (name);
+
+--
+-- Name: refused_writes refused_writes_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refused_writes
+    ADD CONSTRAINT refused_writes_pkey PRIMARY KEY (id);
+
+--
+-- Name: schema_migrations schema_migrations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.schema_migrations
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+--
+-- Name: workers workers_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.workers
+    ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+
+--
+-- Name: dead_letter_jobs_died; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX dead_letter_jobs_died ON public.dead_letter_jobs USING btree (died_at, job_id);
+
+--
+-- Name: dead_letter_jobs_group; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX dead_letter_jobs_group ON public.dead_letter_jobs USING btree (fingerprint, died_at);
+
+--
+-- Name: idempotency_keys_expiry; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
+
+--
+-- Name: job_executions_error; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_executions_error ON public.job_executions USING btree (fingerprint, finished_at) WHERE (fingerprint IS NOT NULL);
+
+--
+-- Name: job_executions_finished; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_executions_finished ON public.job_executions USING brin (finished_at) WITH (pages_per_range='16', autosummarize='on');
+
+--
+-- Name: job_executions_other; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_executions_other ON public.job_executions USING btree (finished_at, job_id) WHERE (outcome <> 1);
+
+--
+-- Name: job_held_key; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_held_key ON public.job_held USING btree (reason, hold_key, job_id);
+
+--
+-- Name: job_ready_job; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX job_ready_job ON public.job_ready USING btree (job_id);
+
+--
+-- Name: job_ready_suspects; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_ready_suspects ON public.job_ready USING btree (queue, seq) WHERE (crashes > 0);
+
+--
+-- Name: job_scheduled_failed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_scheduled_failed ON public.job_scheduled USING btree (job_id) WHERE failed;
+
+--
+-- Name: job_scheduled_job; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX job_scheduled_job ON public.job_scheduled USING btree (job_id);
+
+--
+-- Name: jobs_expiring; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX jobs_expiring ON public.jobs USING btree (expires_at, id) WHERE (expires_at IS NOT NULL);
+
+--
+-- Name: operator_actions_at; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX operator_actions_at ON public.operator_actions USING btree (at);
+
+--
+-- Name: operator_actions_target; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX operator_actions_target ON public.operator_actions USING btree (target_kind, target, id);
+
+--
+-- Name: refused_writes_at; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refused_writes_at ON public.refused_writes USING btree (at);
+
+--
+-- Name: refused_writes_job; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refused_writes_job ON public.refused_writes USING btree (job_id, id);
+
+--
+-- Name: workers_live; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX workers_live ON public.workers USING btree (heartbeat_at) WHERE (state <> 'stopped'::text);
+
+--
+-- Name: job_inbox job_inbox_insert; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER job_inbox_insert INSTEAD OF INSERT ON public.job_inbox FOR EACH ROW EXECUTE FUNCTION public.job_inbox_insert();
+
+--
+-- Name: operator_actions operator_actions_append_only; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER operator_actions_append_only BEFORE UPDATE ON public.operator_actions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+--
+-- PostgreSQL database dump complete
+--
+
+--
+-- Dbmate schema migrations
+--
+
+INSERT INTO public.schema_migrations (version) VALUES
+    ('20261130100000'),
+    ('20261130100100'),
+    ('20261130100200'),
+    ('20261130100300'),
+    ('20261130100400'),
+    ('20261130100500');
