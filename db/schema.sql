@@ -29,7 +29,7 @@ $$;
 
 CREATE FUNCTION public.complete_job(id uuid, fencing_token bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO '$user', 'public'
+    SET search_path TO 'public', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 BEGIN
@@ -49,7 +49,7 @@ END $$;
 
 CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO '$user', 'public'
+    SET search_path TO 'public', 'pg_temp'
     AS $_$
 #variable_conflict use_variable
 DECLARE
@@ -128,7 +128,7 @@ END $_$;
 CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone)
     LANGUAGE plpgsql
     SET lock_timeout TO '2s'
-    SET search_path TO '$user', 'public'
+    SET search_path TO 'public', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 DECLARE
@@ -192,7 +192,7 @@ END $$;
 
 CREATE FUNCTION public.job_inbox_insert() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO '$user', 'public'
+    SET search_path TO 'public', 'pg_temp'
     AS $$
 BEGIN
   IF NEW.id IS NOT NULL THEN

@@ -1,5 +1,8 @@
 -- migrate:up
 
+-- The functions below keep this search path: their owner's rights must not reach a caller's temporary table.
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
 -- enqueue_job_keyed is the body of the SQL door and of every keyed enqueue through the others, so that all agree on what
 -- a repetition is. outcome: created; duplicate (same key, same content: job_id is the first job's); conflict (same key,
 -- other content: job_id holds the key, nothing was written); in_flight (another call holds the key and has not committed

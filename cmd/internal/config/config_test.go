@@ -91,7 +91,7 @@ func TestValuesOfEverySort(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, Server, "WORKER_QUEUES=mail, billing", "WORKER_PREFETCH=0", "API_RATE_LIMIT=6000/m",
 		"RETENTION_DEAD=720h", "RETENTION_COMPLETED=never", "TRUSTED_PROXIES=10.0.0.0/8,192.0.2.7", "PUBLIC_URL=https://jobs.example.com/",
-		"WEBHOOK_ALLOW_HOSTS=hooks.internal,10.1.0.0/16", "WEBHOOK_SIGNING_KEYS=whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
+		"WEBHOOK_ALLOW_HOSTS=hooks.internal,*.corp.example,10.1.0.0/16", "WEBHOOK_SIGNING_KEYS=whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
 		"SMTP_HOST=mail", "SMTP_FROM=Jobs <jobs@example.com>", "METRICS_ADDR=127.0.0.1:9191", "DLQ_ENABLED=false", " SERVER_PORT=1", "JOB_TIMEOUT= 5m ")
 	if d := cmp.Diff([]string{"mail", "billing"}, c.Worker.Queues); d != "" {
 		t.Error(d)
@@ -101,7 +101,7 @@ func TestValuesOfEverySort(t *testing.T) {
 		t.Errorf("TRUSTED_PROXIES = %v, want %v", c.Server.TrustedProxies, proxies)
 	}
 	if c.Worker.Prefetch != 0 || c.API.RateLimit != (Rate{6000, time.Minute}) || c.Retention.Dead != 720*time.Hour ||
-		c.Retention.Completed != 0 || c.Server.PublicURL != "https://jobs.example.com" || len(c.Webhook.AllowHosts) != 2 ||
+		c.Retention.Completed != 0 || c.Server.PublicURL != "https://jobs.example.com" || len(c.Webhook.AllowHosts) != 3 ||
 		len(c.Webhook.SigningKeys) != 1 || c.Metrics.Addr != "127.0.0.1:9191" || c.Retry.DLQEnabled || c.Worker.JobTimeout != 5*time.Minute {
 		t.Errorf("got %+v", c)
 	}

@@ -207,10 +207,10 @@ func host(to func(*Config) *string) kind {
 }
 
 func hosts(to func(*Config) *[]string) kind {
-	want := "must be host names, addresses or ranges with commas between, without ports"
+	want := "must be host names, *.suffixes, addresses or ranges with commas between, without ports"
 	return listOf(want, to, func(w string) (string, bool) {
 		_, ok := prefix(w)
-		return w, ok || isHost(w)
+		return w, ok || isHost(strings.TrimPrefix(w, "*."))
 	})
 }
 
