@@ -1,0 +1,599 @@
+package views
+
+// Frame is what stands around every page. Base and Title are required.
+type Frame struct {
+	Base  string // CONSOLE_BASE_PATH without a slash at its end: "/console"
+	Path  string // this page's own address with its query, for the live regions and the way back
+	Title string // "Jobs", "Job 0c9b5e10, charge"
+	// Active is the entry of the rail: overview, jobs, queues, types, dlq, workers,
+	// audit, system, help.
+	Active string
+	// Env is APP_ENV: development, staging, production.
+	Env       string
+	Version   string
+	Query     string // stands in the search box
+	DeadCount string // of the badge in the rail; empty shows none
+	Now       Time   // when the data was read
+	Live      Live
+	Banners   []Banner
+	Flash     *Flash
+	Person    *Person // nil where no sign-in is needed
+	Display   Display
+	// SessionEnds is RFC 3339; empty where sessions do not end.
+	SessionEnds string
+}
+
+// Live says whether a page follows what happens.
+type Live struct {
+	Off  bool   // ?live=off
+	Href string // this page with the other setting
+}
+
+// Display is how a person wants pages, kept in cookies for a year, readable by
+// script: console_theme, console_density, console_times, console_keys. They are
+// set by POST {base}/display with the fields theme, density, times, keys and
+// return, answered by 303 to return.
+type Display struct {
+	Theme   string // system, light, dark
+	Density string // compact, comfortable
+	// Times is ago ("3 min ago"), utc (clock times) or local (clock times that the
+	// script puts into the reader's zone).
+	Times  string
+	NoKeys bool // keyboard shortcuts are off; the field keys is on or off
+}
+
+// Person is who is signed in.
+type Person struct{ Name, Role string }
+
+// Banner stands over every page until its cause is gone.
+type Banner struct {
+	State   State  // paused, degraded, critical
+	Title   string // "mail is paused."
+	Text    []Span
+	Actions []Action
+}
+
+// Flash tells what an action did.
+type Flash struct {
+	Failed bool // said at once, and kept until dismissed
+	Text   []Span
+	Undo   *Action
+}
+
+// Overview is the first screen: five questions answered.
+type Overview struct {
+	Frame   Frame
+	Verdict Verdict
+	Day     string // "Monday 30 November 2026, UTC"
+	// DeadTotal and DeadNew are counts; DeadNew is of the last hour, empty for none.
+	DeadTotal, DeadNew string
+	// Cards in order: flow, fail, stuck, workers, changed.
+	Cards []Card
+	// Queues is depth per queue and state, the deepest first.
+	Queues []QueueRow
+	Charts []Chart
+	// First stands instead of the cards on an installation without any job.
+	First *Empty
+}
+
+// Verdict is the line that says whether to worry.
+type Verdict struct {
+	Level State
+	Text  string // "325 jobs died in the last hour, 96 % with one error"
+	Cause []Span // the link to the cause, since when
+	Also  string // what else is wrong, in one line
+}
+
+// Card is one question of the overview.
+type Card struct {
+	ID       string // flow, fail, stuck, workers, changed
+	Question string
+	Href     string
+	Figure   []Span
+	Caption  string
+	Spark    *Spark
+	Lines    []CardLine
+	Events   []Event // of "What changed?"
+	Empty    string  // said when there are no lines: "Nothing failed in 5 minutes"
+	Stale    string  // "no fresh data since 02:14:07 UTC"
+}
+
+// CardLine is a line of a card: on the left what, on the right how much.
+type CardLine struct {
+	State State // gives an icon; empty has none
+	Left  []Span
+	Right []Span
+}
+
+// Event is something that happened, in a feed or a timeline.
+type Event struct {
+	At    Time
+	State State  // colour
+	Icon  string // a name of the sprite; empty takes the state's
+	Text  []Span
+	// By is who did it, and from where; in a timeline Gap is how long it took.
+	By, Gap string
+	Future  bool
+	ID      string // its anchor
+}
+
+// JobsList is the list of jobs.
+type JobsList struct {
+	Frame   Frame
+	Tabs    []Tab
+	Chips   []Chip
+	Clear   string // the list without its filters; empty shows no link
+	Filter  JobsFilter
+	Count   string // "462 jobs, newest first"
+	Rows    []JobRow
+	Pager   Pager
+	Empty   *Empty
+	Problem string // the query was not understood: what was expected (400)
+	Actions []Action
+}
+
+// JobsFilter is the form over the list. Queues and Types fill its suggestions.
+type JobsFilter struct {
+	State, Type, Queue, Priority, Tag string
+	Queues, Types                     []string
+	Open                              bool
+}
+
+// JobRow is a job in a list.
+type JobRow struct {
+	ID, Short, Href string // Short is the last eight characters
+	State           State
+	Type, Queue     string
+	TypeHref        string
+	QueueHref       string
+	Priority        string // "high"; default is drawn muted
+	Attempt, Max    string
+	Created         Time
+	Due             Time // zero when it does not wait
+	Duration        string
+	Error           string // its first line
+}
+
+// Job is the page of one job.
+type Job struct {
+	Frame     Frame
+	Crumbs    []Crumb
+	ID, Short string
+	Type      string
+	State     State
+	// Standing says where the job stands: "Waiting out its backoff: due in 27 s",
+	// and what that rests on.
+	Standing, StandingText string
+	Actions                []Action
+	Running                bool // follow it every 2 s instead of 5
+	Notices                []Notice
+	Timeline               Timeline
+	AttemptsText           string // "3 of 5 used, 1 run lost"
+	Attempts               []Attempt
+	AttemptsCut            string // "the latest 1,000 of 2,310 runs"
+	Payload                JSON
+	Result                 *JSON // nil while there is none
+	ResultText             string
+	Activity               []Event
+	API                    JSON // exactly the API's body
+	Facts                  []Fact
+	Related                []Fact
+}
+
+// Timeline is a job's life, to scale and as a list, newest first.
+type Timeline struct {
+	Text   string // "5 min 36 s so far: 3 min 42 s waiting, 1 min 20 s running"
+	Label  string // what the drawing shows, in a sentence
+	Lanes  []Lane
+	Ticks  []PlaceMark
+	Now    float64 // 0 to 1; negative when the job has ended
+	Events []Event
+	Cut    string // "the latest 200 of 2,310 events"
+}
+
+// Lane is a row of the drawing: waiting, running, backoff.
+type Lane struct {
+	Name string
+	Bars []LaneBar
+}
+
+// LaneBar is a stretch of a lane. From and To are 0 to 1 of the drawing's width.
+type LaneBar struct {
+	State    State
+	From, To float64
+	Text     string // "1", "lost"
+}
+
+// PlaceMark is a tick under the drawing, At 0 to 1.
+type PlaceMark struct {
+	At   float64
+	Text string
+	Odd  bool // left out where it is narrow
+}
+
+// Attempt is one run of a job, with its evidence.
+type Attempt struct {
+	Anchor  string // "a3"; a run that did not count: "r1"
+	Title   string // "3 of 5", "not counted"
+	Run     string // "run 4"
+	Outcome Outcome
+	Worker  Link
+	Build   string
+	Token   string
+	Started Time
+	Wait    string
+	Ran     string
+	Open    bool
+	Lease   string // while it runs: "lease ends in 12 s"
+
+	ErrorClass, Error string
+	Group             Link // "fp 9f3c1a2b", to its dead letters
+	// OwnFrames are shown, OtherFrames folded under OtherText: "11 more frames:
+	// engine, net/http, runtime".
+	OwnFrames, OtherFrames []StackFrame
+	OtherText              string
+	Stack                  string // as stored, for the copy button
+	Logs                   []LogLine
+	LogsText               string // "5 lines", "the last 1,000 of 1,204 lines"
+	Refused                []Event
+	HasResult              bool
+}
+
+// StackFrame is a function and where it stands.
+type StackFrame struct{ Func, At string }
+
+// LogLine is a line a handler wrote.
+type LogLine struct {
+	N      string // the line's number in the run: "17"
+	Anchor string // "a3-l17"
+	At     Time
+	Level  string // debug, info, warn, error
+	Text   string
+	Fields string // `customer=c_48122 amount=12900`
+}
+
+// Queues is the list of queues.
+type Queues struct {
+	Frame   Frame
+	Summary string // "6 queues, 1 paused, 1 over its wait target"
+	Sorts   map[string]Sort
+	Rows    []QueueRow
+	Empty   *Empty
+	Stale   string
+}
+
+// QueueRow is a queue in a list. Sorts of the list are by oldest, name, in, failed.
+type QueueRow struct {
+	Name, Href string
+	State      State
+	Depth      Depth
+	Dead       Link // "316 dead", to its dead letters; empty for none
+	Oldest     string
+	OldestTone Tone
+	OldestNote string // "target 60 s"
+	In, Out    string // per minute
+	Wait       string // "2 min 12 s", p95
+	Failed     string // "25.7 %"
+	FailedTone Tone
+	Workers    string
+	WorkerNote string // "1 lost"
+	Slots      string // "40 of 40"
+	Drain      string // "drains in 2 s", "not draining"
+	Spark      *Spark
+	Note       *Notice // its pause: who, when, why
+}
+
+// Queue is the page of one queue.
+type Queue struct {
+	Frame   Frame
+	Crumbs  []Crumb
+	Row     QueueRow
+	Strip   []Figure
+	Actions []Action
+	Running []JobRow
+	Waiting []JobRow // the first in line
+	Types   []TypeRow
+	Workers []WorkerRow
+	History []Event // pauses and other actions on it
+	Charts  []Chart
+}
+
+// Figure is a number of a strip.
+type Figure struct {
+	Name  string
+	Value []Span
+	Tone  Tone
+}
+
+// Types is the list of job types.
+type Types struct {
+	Frame   Frame
+	Summary string
+	Rows    []TypeRow
+	Empty   *Empty
+	Stale   string
+}
+
+// TypeRow is a job type over the last hour.
+type TypeRow struct {
+	Name, Href    string
+	Queues        []Link
+	PerMinute     string
+	Runs          string
+	Failed        string
+	FailedTone    Tone
+	P50, P95, P99 string // durations, "about" by buckets
+	Workers       string // live ones with a handler
+	WorkersTone   Tone
+	Builds        string
+	Dead          Link
+	Spark         *Spark
+}
+
+// Type is the page of one job type.
+type Type struct {
+	Frame    Frame
+	Crumbs   []Crumb
+	Row      TypeRow
+	Strip    []Figure
+	Facts    []Fact // retry policy, timeout, what is known of it
+	Handlers []WorkerRow
+	Errors   []DeadGroup
+	Recent   []JobRow
+	Charts   []Chart
+	Notices  []Notice
+}
+
+// DeadLetters is the page of dead letters in one of its three views.
+type DeadLetters struct {
+	Frame   Frame
+	View    string // groups, jobs, discarded
+	Summary []Span
+	Tabs    []Tab
+	Chips   []Chip
+	Clear   string
+	Sorts   map[string]Sort // of groups: count, first, last
+	Groups  []DeadGroup
+	Rows    []DeadRow
+	Pager   Pager
+	Empty   *Empty
+	Notices []Notice // DLQ_ENABLED=false says so here
+}
+
+// DeadGroup is the dead jobs with one fingerprint.
+type DeadGroup struct {
+	Fingerprint  string
+	Href         string // its page
+	Class        string
+	Message      string // cleaned of numbers and names
+	Where        string // "charge in billing"
+	Tags         []string
+	Hot          string // "new since build 1.8.2"
+	Note         string // "5 replayed once, died again 02:12"
+	Count        string
+	First, Last  Time
+	Spark        *Spark
+	Jobs         string // its jobs in the jobs view
+	Actions      []Action
+	SampleID     string // its newest job
+	SampleHref   string
+	SampleAction *Action // replay the newest, to try the cure
+}
+
+// DeadRow is a dead job in a list. After an action the same row comes back with
+// its State replayed or discarded and what may be done next.
+type DeadRow struct {
+	ID, Short, Href string
+	State           State // dead, replayed, discarded
+	Type, Queue     string
+	Died            Time
+	Discarded       Time
+	Attempts        string // "5 of 5"
+	Reason          string // exhausted, permanent, poison, expired
+	Class, Error    string
+	Replays         string // "replayed 2×"; empty for none
+	Group           Link
+	Done            []Span // instead of the error, after an action: "Replayed → Ready"
+	Actions         []Action
+}
+
+// DeadGroupPage is the page of one fingerprint.
+type DeadGroupPage struct {
+	Frame   Frame
+	Crumbs  []Crumb
+	Group   DeadGroup
+	Strip   []Figure
+	Facts   []Fact // what defines the group
+	Samples []Attempt
+	Rows    []DeadRow
+	Pager   Pager
+	Charts  []Chart
+	Actions []Action
+}
+
+// Workers is the list of workers.
+type Workers struct {
+	Frame Frame
+	Strip []Figure
+	Rows  []WorkerRow
+	Empty *Empty
+	Stale string
+}
+
+// WorkerRow is a worker in a list, those in trouble first.
+type WorkerRow struct {
+	ID, Name, Href string
+	Host           string // "10.4.1.23, pid 812"
+	State          State
+	Queues, Types  string
+	Slots          Meter
+	Stuck          string // "2 stuck"
+	PerMinute      string
+	Failed         string
+	FailedTone     Tone
+	Heartbeat      Time
+	BeatTone       Tone
+	Build          string
+	Started        Time
+	Note           *Notice // what was recovered from a lost one
+}
+
+// Worker is the page of one worker.
+type Worker struct {
+	Frame   Frame
+	Crumbs  []Crumb
+	Row     WorkerRow
+	Strip   []Figure
+	Facts   []Fact
+	Running []RunRow
+	Recent  []RunRow
+	Notices []Notice
+	Leader  bool
+}
+
+// RunRow is a run as its worker's page shows it.
+type RunRow struct {
+	Job      Link // short id
+	ID       string
+	Type     string
+	Queue    string
+	Attempt  string
+	Token    string
+	Started  Time
+	Ran      string
+	Lease    Time // its end
+	Outcome  Outcome
+	Error    string
+	Prefetch bool // claimed, not yet started
+}
+
+// Audit is the trail of what people and tokens did.
+type Audit struct {
+	Frame  Frame
+	Chips  []Chip
+	Clear  string
+	Filter AuditFilter
+	Rows   []AuditRow
+	Pager  Pager
+	Empty  *Empty
+	Note   string // how long entries are kept
+}
+
+// AuditFilter is the form over the trail.
+type AuditFilter struct{ Actor, Action, Target string }
+
+// AuditRow is one entry.
+type AuditRow struct {
+	ID      string // its anchor
+	At      Time
+	Actor   string
+	Source  string // console, api, cli, go
+	Action  string
+	Target  Link
+	Reason  string
+	Before  string
+	After   string
+	Count   string
+	Request string
+	Address string
+}
+
+// NewJob is the form that enqueues a job by hand.
+type NewJob struct {
+	Frame Frame
+	// CopiedFrom names the job the values came from.
+	CopiedFrom Link
+	Fields     JobForm
+	// Problems are listed over the form, each with a link to its field.
+	Problems      []Problem
+	Queues, Types []string
+	Command       string // the same by curl
+}
+
+// JobForm is what stands in the fields, named type, queue, payload, priority,
+// run_at, max_attempts, key, tags and copied_from.
+type JobForm struct {
+	Type, Queue, Payload, Priority, RunAt, MaxAttempts, Key, Tags, CopiedFrom string
+}
+
+// Problem is a mistake in a field.
+type Problem struct{ Field, Text string }
+
+// System is the page about the installation.
+type System struct {
+	Frame    Frame
+	Strip    []Figure
+	Sections []Section
+	Notices  []Notice
+}
+
+// Section is a titled list of facts or a table.
+type Section struct {
+	ID, Title, Text string
+	Facts           []Fact
+	Head            []string
+	Rows            [][]string
+}
+
+// Help explains states, search, shortcuts and the API's problems. Its words are
+// the page's own; the model adds what depends on settings.
+type Help struct {
+	Frame Frame
+	// Problems are the API's, with anchors problem-{code}.
+	Problems  []HelpProblem
+	Retention []Fact
+}
+
+// HelpProblem is a code the API answers.
+type HelpProblem struct{ Code, Status, Title, Text string }
+
+// Login is the page to sign in. Failed stands over the form; it is the same for
+// unknown names and wrong passwords.
+type Login struct {
+	Frame  Frame
+	Name   string
+	Return string
+	Failed string
+	Hint   string // "Sessions end after 12 h idle."
+	// Offers are other ways in, started by a link.
+	Offers []Link
+}
+
+// Confirm asks before an act, with fresh numbers.
+type Confirm struct {
+	Frame  Frame
+	Crumbs []Crumb
+	Title  string // "Discard job 7ad1c09e?"
+	// Act is what the button does; its Href is where the form goes.
+	Act     Action
+	Keep    Link // the way back: "Keep it"
+	Warning *Notice
+	Facts   []Fact
+	Reason  ReasonField
+	Note    string // "It leaves the list; Undo works for 7 days."
+	Sample  []DeadRow
+	Problem string
+}
+
+// ReasonField is the question why.
+type ReasonField struct {
+	Ask      bool
+	Required bool
+	Value    string
+	Hint     string
+	Problem  string
+}
+
+// ErrorPage keeps the frame and says what happened.
+type ErrorPage struct {
+	Frame  Frame
+	Status string // "404"
+	Title  string // "No job has this id"
+	Text   []string
+	Facts  []Fact
+	Links  []Link
+	// RequestID finds the reason in the server's log; empty leaves it out.
+	RequestID string
+	// Fresh is the state as it is now, after a conflict.
+	Fresh *Fact
+}
