@@ -50,19 +50,23 @@ type refusals struct {
 func (r *refusals) WriteRefused(string) { r.n.Add(1) }
 
 func setupLife(env *testscript.Env) error {
+	env.Values[lifeKey{}] = newLife(env.T().(testing.TB))
+	return nil
+}
+
+func newLife(t testing.TB) *life {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	env.Defer(cancel)
-	w := &life{ctx: ctx, pool: dbtest.New(env.T().(testing.TB)), workers: map[string]*Engine{}, refused: map[*Engine]*refusals{},
-		names: map[ID]string{}, ids: map[string]ID{}}
-	env.Values[lifeKey{}] = w
-	env.Defer(func() {
+	w := &life{ctx: ctx, pool: dbtest.New(t), workers: map[string]*Engine{}, refused: map[*Engine]*refusals{}, names: map[ID]string{},
+		ids: map[string]ID{}}
+	t.Cleanup(func() {
 		for _, e := range w.workers {
 			e.endLoops()
 			e.endDB()
 			e.closePools()
 		}
+		cancel()
 	})
-	return nil
+	return w
 }
 
 // worker is an engine whose loops do not run: the script calls their passes.
@@ -131,24 +135,27 @@ func (a lifeArgs) duration(key string) (time.Duration, error) {
 	return 0, nil
 }
 
-// lifeCommands makes testscript commands of functions that print and may fail: "! complete j1 token=1" wants the
-// failure, whose text stands in stderr.
+// lifeVerbs is what can happen to jobs.
+var lifeVerbs = map[string]func(*life, lifeArgs) (string, error){
+	"enqueue": (*life).enqueue, "claim": (*life).claim, "heartbeat": (*life).heartbeat, "reap": (*life).reap,
+	"promote": (*life).promote, "expire": (*life).expire, "prune": (*life).prune, "advance": (*life).advance,
+	"status": (*life).status, "trail": (*life).trail, "dead": (*life).dead, "spoil": (*life).spoil, "leases": (*life).leases,
+	"complete": finishing(func(r *run, _ lifeArgs) error { return nil }),
+	"fail":     finishing(func(r *run, a lifeArgs) error { return failure(a) }),
+	"snooze": finishing(func(r *run, a lifeArgs) error {
+		d, _ := a.duration("for")
+		return Snooze(d)
+	}),
+	"handback": (*life).handback, "crash": (*life).crash,
+	"cancel": acting((*Client).Cancel), "replay": acting((*Client).Replay), "discard": acting((*Client).Discard),
+	"restore": acting((*Client).Restore),
+}
+
+// lifeCommands makes testscript commands of the verbs: "! complete j1 token=1" wants a failure, whose text stands in
+// stderr.
 func lifeCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){}
-	for name, do := range map[string]func(*life, lifeArgs) (string, error){
-		"enqueue": (*life).enqueue, "claim": (*life).claim, "heartbeat": (*life).heartbeat, "reap": (*life).reap,
-		"promote": (*life).promote, "expire": (*life).expire, "prune": (*life).prune, "advance": (*life).advance,
-		"status": (*life).status, "trail": (*life).trail, "dead": (*life).dead, "spoil": (*life).spoil,
-		"complete": finishing(func(r *run, _ lifeArgs) error { return nil }),
-		"fail":     finishing(func(r *run, a lifeArgs) error { return failure(a) }),
-		"snooze": finishing(func(r *run, a lifeArgs) error {
-			d, _ := a.duration("for")
-			return Snooze(d)
-		}),
-		"handback": (*life).handback, "crash": (*life).crash,
-		"cancel": acting((*Client).Cancel), "replay": acting((*Client).Replay), "discard": acting((*Client).Discard),
-		"restore": acting((*Client).Restore),
-	} {
+	for name, do := range lifeVerbs {
 		commands[name] = func(ts *testscript.TestScript, neg bool, args []string) {
 			out, err := do(ts.Value(lifeKey{}).(*life), parseLife(args))
 			fmt.Fprint(ts.Stdout(), out)
@@ -440,6 +447,13 @@ func (w *life) trail(a lifeArgs) (string, error) {
 		out += fmt.Sprintf("token=%d attempt=%d %s\n", token, attempt, outcome)
 	}
 	return out, rows.Err()
+}
+
+// leases prints how many there are.
+func (w *life) leases(lifeArgs) (string, error) {
+	var n int
+	err := w.pool.QueryRow(w.ctx, "SELECT count(*) FROM job_claims").Scan(&n)
+	return fmt.Sprintf("%d leases\n", n), err
 }
 
 // spoil j1 attempt=7 makes of a waiting job what no statement makes of it: one with more attempts than it may have.
