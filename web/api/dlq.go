@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+)
+
+var reasons = []engine.Reason{engine.ReasonExhausted, engine.ReasonPermanent, engine.ReasonPoison, engine.ReasonExpired}
+
+func (a *API) listDead(c echo.Context) error {
+	q := readQuery(c, "type", "queue", "reason", "fingerprint", "discarded", "limit", "cursor")
+	cur := q.cursor("dlq")
+	f := inspect.DeadFilter{
+		Type: q.text("type"), Queue: q.text("queue"), Fingerprint: q.text("fingerprint"), Reason: engine.Reason(q.text("reason")),
+		Discarded: q.flag("discarded"), After: cur.Dead, Limit: q.number("limit", inspect.DefaultLimit, inspect.MaxLimit),
+	}
+	if f.Reason != "" && !slices.Contains(reasons, f.Reason) {
+		q.refuse("reason", "invalid", "exhausted, permanent, poison, expired")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	page, err := a.Read.DeadLetters(c.Request().Context(), f)
+	if err != nil {
+		return err
+	}
+	out := listJSON[deadJSON]{Data: make([]deadJSON, len(page.Letters))}
+	for i, d := range page.Letters {
+		out.Data[i] = deadOf(d)
+	}
+	if page.Next != nil {
+		out.next(c, cursor{Of: cur.Of, Dead: page.Next}, q.values)
+	}
+	return answer(c, http.StatusOK, out)
+}
+
+func (a *API) getDead(c echo.Context) error {
+	if err := readQuery(c).err(); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	d, err := a.Read.DeadLetter(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	out := deadOf(d.DeadLetter)
+	out.Stack, out.Worker, out.Payload, out.Tags = d.Stack, d.Worker, d.Job.Payload, d.Job.Tags
+	return answer(c, http.StatusOK, out)
+}
+
+func (a *API) replay(c echo.Context) error  { return a.act(c, "replay", a.Engine.Replay) }
+func (a *API) discard(c echo.Context) error { return a.act(c, "discard", a.Engine.Discard) }
+func (a *API) restore(c echo.Context) error { return a.act(c, "restore", a.Engine.Restore) }
+
+// act does one act on one job and answers with the job as it stands then.
+func (a *API) act(c echo.Context, name string, do func(context.Context, engine.ID, engine.Actor) error) error {
+	if err := readQuery(c).err(); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	reason, err := a.reason(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	err = do(ctx, id, a.actor(c, reason))
+	var state *engine.StateError
+	switch {
+	case err == nil:
+		a.Acts.OperatorAction(name, "done")
+	case errors.As(err, &state):
+		a.Acts.OperatorAction(name, "refused")
+		return err
+	default:
+		return err
+	}
+	job, err := a.Read.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, jobOf(job))
+}

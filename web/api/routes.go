@@ -1,0 +1,94 @@
+// Package api is the JSON API: it reads a request, makes one call, and answers.
+// Limits and rules of jobs are the engine's; what an error means in HTTP is said
+// in package web.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
+)
+
+// Engine is what the API asks of the engine.
+type Engine interface {
+	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
+	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
+	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
+	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
+	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
+}
+
+// Reader is what the API reads.
+type Reader interface {
+	Job(ctx context.Context, id engine.ID) (inspect.Job, error)
+	Jobs(ctx context.Context, f inspect.JobFilter) (inspect.JobPage, error)
+	Attempts(ctx context.Context, id engine.ID) ([]inspect.Attempt, error)
+	Result(ctx context.Context, id engine.ID) (inspect.Result, error)
+	Queues(ctx context.Context) ([]inspect.Queue, error)
+	Queue(ctx context.Context, name string) (inspect.Queue, error)
+	DeadLetters(ctx context.Context, f inspect.DeadFilter) (inspect.DeadPage, error)
+	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
+	Workers(ctx context.Context) ([]inspect.Worker, error)
+	Leader(ctx context.Context) (*inspect.Leader, error)
+}
+
+var (
+	_ Engine = (*engine.Client)(nil)
+	_ Reader = (*inspect.Reader)(nil)
+)
+
+// Acts is told of operators' acts, for metrics. result is done or refused.
+type Acts interface{ OperatorAction(action, result string) }
+
+// Config is what the API needs. Every field is required.
+type Config struct {
+	Engine Engine
+	Read   Reader
+	Acts   Acts
+	Log    *slog.Logger
+	// PayloadMaxBytes is the engine's limit; a body may have 64 KiB more.
+	PayloadMaxBytes int
+	// ClientAddress is where a request comes from, for the audit trail.
+	ClientAddress func(*http.Request) string
+	// RequestID names a request in the log and the audit trail.
+	RequestID func(echo.Context) string
+}
+
+// API serves the routes. It is safe for many goroutines.
+type API struct {
+	Config
+	bodyMax int64
+}
+
+// New returns the API; [API.Mount] puts it on a router.
+func New(c Config) *API {
+	return &API{Config: c, bodyMax: int64(c.PayloadMaxBytes) + 64<<10}
+}
+
+// Mount adds every route. The paths without a version are the same handlers, for
+// callers of the earlier service.
+func (a *API) Mount(e *echo.Echo) {
+	read, write, dead := auth.RequireScope(auth.ScopeJobsRead), auth.RequireScope(auth.ScopeJobsWrite), auth.RequireScope(auth.ScopeDLQWrite)
+	for _, base := range []string{"/api/v1", ""} {
+		e.POST(base+"/jobs", a.createJob, write)
+		e.GET(base+"/jobs", a.listJobs, read)
+		e.GET(base+"/jobs/:id", a.getJob, read)
+		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
+	}
+	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)
+	e.GET("/api/v1/jobs/:id/result", a.getResult, read)
+	e.GET("/api/v1/queues", a.listQueues, read)
+	e.GET("/api/v1/queues/:name", a.getQueue, read)
+	e.GET("/api/v1/dlq", a.listDead, read)
+	e.GET("/api/v1/dlq/:id", a.getDead, read)
+	e.POST("/api/v1/dlq/:id/replay", a.replay, dead)
+	e.POST("/api/v1/dlq/:id/discard", a.discard, dead)
+	e.POST("/api/v1/dlq/:id/restore", a.restore, dead)
+	e.GET("/api/v1/workers", a.listWorkers, read)
+}
