@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// problem is what the API answers when it refuses (RFC 9457).
+type problem struct {
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Code      string `json:"code"`
+	Detail    string `json:"detail"`
+	RequestID string `json:"request_id"`
+	JobID     string `json:"job_id"`
+	JobStatus string `json:"job_status"`
+	Errors    []struct {
+		Pointer   string `json:"pointer"`
+		Parameter string `json:"parameter"`
+		Code      string `json:"code"`
+		Detail    string `json:"detail"`
+	} `json:"errors"`
+}
+
+// exitsByCode are the codes that do not follow from their status.
+var exitsByCode = map[string]int{
+	"idempotency-key-reused": exitConflict, // 422, since no state is in the way
+	"unique-conflict":        exitConflict,
+	"timeout":                exitUnreachable,
+	"unavailable":            exitUnreachable,
+}
+
+// steps are the next step for each code of the API.
+var steps = map[string]string{
+	"unauthenticated":           "Set JOBCTL_TOKEN, or JOBCTL_TOKEN_FILE to the path of a file that holds the token.",
+	"forbidden":                 "Use a token with that right.",
+	"not-found":                 "Look for it with: jobctl jobs list, jobctl dlq list, jobctl queues list",
+	"not-cancellable":           "See where it stands with: jobctl jobs get %s",
+	"not-dead":                  "See where it stands with: jobctl jobs get %s",
+	"already-replayed":          "Follow it with: jobctl jobs get %s",
+	"idempotency-key-reused":    "Use another --key, or look at the first job with: jobctl jobs get %s",
+	"idempotency-key-in-flight": "Repeat it in a second.",
+	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
+	"rate-limited":              "Repeat it in a minute.",
+	"timeout":                   "Repeat it; an enqueue under the same --key is done once. Look at: jobctl status",
+	"unavailable":               "Repeat it when the database is back. Look at: jobctl status",
+	"internal":                  "Look for the request id in the server's log.",
+}
+
+// refused turns an answer that is not 2xx into an error.
+func (c *client) refused(status int, body []byte) error {
+	var p problem
+	if json.Unmarshal(body, &p) != nil || p.Code == "" {
+		return c.stranger(status)
+	}
+	var b strings.Builder
+	b.WriteString(strings.TrimSuffix(p.Title, "."))
+	if p.Detail != "" {
+		b.WriteString(": " + p.Detail)
+	}
+	for _, e := range p.Errors {
+		where := e.Pointer
+		if where == "" {
+			where = e.Parameter
+		}
+		fmt.Fprintf(&b, "\n  %s: %s", where, e.Detail)
+	}
+	if status >= 500 && p.RequestID != "" {
+		fmt.Fprintf(&b, " (request %s)", p.RequestID)
+	}
+	next := steps[p.Code]
+	if strings.Contains(next, "%s") {
+		next = strings.ReplaceAll(next, "%s", orWord(p.JobID, "ID"))
+	}
+	return &failure{exitFor(status, p.Code), fmt.Errorf("%s", b.String()), next}
+}
+
+func orWord(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func exitFor(status int, code string) int {
+	if exit, ok := exitsByCode[code]; ok {
+		return exit
+	}
+	switch status {
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return exitConflict
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitNotAllowed
+	case http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusBadGateway:
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// stranger is an answer that no job engine gave: a proxy's page, another program.
+func (c *client) stranger(status int) error {
+	next := "Check the address given with --server or JOBCTL_SERVER."
+	if status >= 300 && status < 400 {
+		next = "It points elsewhere: name the final address with --server or JOBCTL_SERVER."
+	}
+	return &failure{exitFor(status, ""), fmt.Errorf("%s answered %d %s, which is not a job engine's answer", c.base, status, http.StatusText(status)), next}
+}
