@@ -33,20 +33,17 @@ const (
 // each scrape: what is gone from the snapshot is gone from the answer, and when no
 // snapshot can be read there are none, since an old number is worse than none.
 func (m *Metrics) AddSnapshot(read Snapshots, log *slog.Logger) {
-	failures := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: prefix + "snapshot_errors_total", Help: "Snapshots that could not be read; their gauges are missing from the scrape.",
-	})
-	m.registry.MustRegister(failures, &snapshotGauges{read: read, log: log, failures: failures})
+	m.registry.MustRegister(&snapshotGauges{read: read, log: log})
 }
 
 type snapshotGauges struct {
-	read     Snapshots
-	log      *slog.Logger
-	failures prometheus.Counter
+	read Snapshots
+	log  *slog.Logger
 
-	mu     sync.Mutex
-	cost   time.Duration
-	failed time.Time
+	mu       sync.Mutex
+	cost     time.Duration
+	failed   time.Time
+	failures int
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -65,6 +62,7 @@ var (
 	reaperDesc     = desc("reaper_last_success_timestamp_seconds", "When the leader's reaper last succeeded.")
 	taskDesc       = desc("maintenance_last_success_timestamp_seconds", "When a maintenance task last succeeded.", "task")
 	snapshotAtDesc = desc("snapshot_timestamp_seconds", "When these gauges were read.")
+	failuresDesc   = desc("snapshot_errors_total", "Scrapes without a snapshot: their gauges are missing.")
 )
 
 // Describe implements prometheus.Collector. Naming none makes it an unchecked
@@ -73,7 +71,8 @@ func (*snapshotGauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (g *snapshotGauges) Collect(out chan<- prometheus.Metric) {
-	s := g.snapshot()
+	s, failures := g.snapshot()
+	out <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 	if s == nil {
 		return
 	}
@@ -118,25 +117,25 @@ func (g *snapshotGauges) Collect(out chan<- prometheus.Metric) {
 	gauge(snapshotAtDesc, float64(s.At.UnixMilli())/1000)
 }
 
-// snapshot returns nil when none can be read.
-func (g *snapshotGauges) snapshot() *inspect.Snapshot {
+// snapshot returns nil when none can be read, and how often that was so.
+func (g *snapshotGauges) snapshot() (*inspect.Snapshot, int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.failed) < failedAge {
-		g.failures.Inc()
-		return nil
+		g.failures++
+		return nil, g.failures
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	s, err := g.read.Snapshot(ctx, min(max(costFactor*g.cost, minAge), maxAge))
 	if err != nil {
 		g.failed = time.Now()
-		g.failures.Inc()
+		g.failures++
 		g.log.WarnContext(ctx, "metrics snapshot failed", "error", err)
-		return nil
+		return nil, g.failures
 	}
 	g.cost = s.Took
-	return s
+	return s, g.failures
 }
 
 // AddPool adds the connections of a pool.
