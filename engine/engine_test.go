@@ -102,3 +102,22 @@ func TestEnqueuedJobsRunOnce(t *testing.T) {
 	}
 	eventually(t, "leases dropped", func() bool { return one[int](t, pool, "SELECT count(*) FROM job_claims") == 0 })
 }
+
+// A process without handlers does the upkeep for those that have some.
+func TestMaintenanceOnlyEngineKeepsUp(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	e := start(t, pool, engine.Config{MaintenanceOnly: true, PollInterval: 50 * time.Millisecond})
+	job, err := e.Client().Enqueue(t.Context(), greet{"later"}, engine.EnqueueOptions{Delay: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "promoted", func() bool { return one[int](t, pool, "SELECT count(*) FROM job_ready WHERE job_id = $1", job.ID) == 1 })
+	time.Sleep(100 * time.Millisecond)
+	if s := stateOf(t, pool, job.ID); s != "pending" {
+		t.Errorf("state %s, want pending: nobody may claim it", s)
+	}
+	if slots := e.Status().Slots; slots != 0 {
+		t.Errorf("%d slots, want none", slots)
+	}
+}

@@ -68,7 +68,11 @@ type registration struct {
 func NewWorkers() *Workers { return &Workers{byType: map[string]*registration{}} }
 
 // Types returns the registered job types in order.
-func (ws *Workers) Types() []string { return slices.Sorted(maps.Keys(ws.byType)) }
+func (ws *Workers) Types() []string {
+	types := slices.AppendSeq(make([]string, 0, len(ws.byType)), maps.Keys(ws.byType))
+	slices.Sort(types)
+	return types
+}
 
 // Register says that w runs the jobs of T's type. It panics on a second worker
 // for one type and on a name no job can have, since both are mistakes in the

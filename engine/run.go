@@ -53,7 +53,7 @@ func (e *Engine) closePools() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(500 * time.Millisecond):
+	case <-time.After(stopGoodbye):
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // what ended to be written, and for good-byes.
 const (
 	stopHandlers = 250 * time.Millisecond
-	stopWrites   = 800 * time.Millisecond
-	stopGoodbye  = 300 * time.Millisecond
+	stopWrites   = 600 * time.Millisecond
+	stopGoodbye  = 200 * time.Millisecond
 )
 
 // Stop drains: it claims no more, hands back at once what has not started, and
