@@ -54,6 +54,7 @@ var mayImport = map[string]rule{
 	"cmd/internal/config":     {},
 	"cmd/internal/logging":    {tests: []string{"cmd/internal/config"}},
 	"cmd/internal/buildinfo":  {},
+	"cmd/internal/proctest":   {never: database},
 	"db":                      {},
 	"db/localpg":              {never: []string{"github.com/labstack/echo", "github.com/spf13/cobra"}},
 	"db/dbtest":               {may: []string{"db", "db/localpg"}},
