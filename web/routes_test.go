@@ -36,6 +36,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /":                         {"/", "", 200, []string{"jobs"}},
 		"GET /healthz":                  {"/healthz", "", 200, []string{"timestamp"}},
 		"GET /readyz":                   {"/readyz", "", 200, []string{"checks", "database", "duration_ms"}},
+		"HEAD /healthz":                 {"/healthz", "", 200, nil},
+		"HEAD /readyz":                  {"/readyz", "", 200, nil},
 		"GET /metrics":                  {"/metrics", "", 200, nil},
 		"GET /api/v1/version":           {"/api/v1/version", "", 200, []string{"built_at"}},
 		"POST /api/v1/jobs":             {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},

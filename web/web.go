@@ -100,8 +100,10 @@ func newEcho(c Config) (*echo.Echo, error) {
 	e.Use(s.nameRequest, s.logRequest, s.recover, s.limitTime, guard.SameOrigin, guard.RequireToken)
 
 	health := ops.NewHealth(c.Build, append(c.Ready[:len(c.Ready):len(c.Ready)], ops.Draining(c.Draining)), c.Log)
-	e.GET("/healthz", plain(health.Live))
-	e.GET("/readyz", plain(health.Ready))
+	for _, method := range []string{http.MethodGet, http.MethodHead} { // some probes ask by HEAD
+		e.Add(method, "/healthz", plain(health.Live))
+		e.Add(method, "/readyz", plain(health.Ready))
+	}
 	e.GET(auth.MetricsPath, echo.WrapHandler(c.Metrics.Handler()))
 	e.GET("/api/v1/version", plain(health.Version))
 	e.GET("/", s.welcome)
