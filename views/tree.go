@@ -101,7 +101,9 @@ func (b *treeBuilder) node(key string, value any, depth int) Node {
 				n.Kids = append(n.Kids, b.more(len(v)-i))
 				break
 			}
-			n.Kids = append(n.Kids, b.node(k, v[k], depth+1))
+			kid := b.node(k, v[k], depth+1)
+			kid.Key = keyText(k)
+			n.Kids = append(n.Kids, kid)
 		}
 	case []any:
 		n.Kind, n.Text = "array", plural(len(v), "item")
@@ -169,6 +171,15 @@ func (b *treeBuilder) write(w *strings.Builder, value any, depth int) {
 		_, text := scalar(v)
 		w.WriteString(text)
 	}
+}
+
+// keyText is a key as the tree shows it; an empty one can be seen.
+func keyText(k string) string {
+	if k == "" {
+		return `""`
+	}
+	k, _ = cutText(visible(k), treeTextMax)
+	return k
 }
 
 func comma(i, n int) string {
