@@ -194,10 +194,23 @@ func (e *Engine) execute(i int, r *run) {
 // finish settles what the handler returned. A handler that came after its
 // deadline or the end of its lease finds its run settled: its answer is dropped.
 func (r *run) finish(err, cause error) {
-	if !r.settle(judge(r.row, err, cause, r.options())) {
+	if !r.settle(r.verdict(err, cause)) {
 		r.engine.stuck.Add(-1)
 		r.engine.log.With(r.attrs()...).Warn("result dropped: the run was closed before its handler returned")
 	}
+}
+
+// verdict judges with the product team's hooks in it: an error's own methods,
+// its class, the retry policy, the fingerprint. One that panics fails this run,
+// not the process.
+func (r *run) verdict(err, cause error) (v verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			fallback := TypeOptions{Retry: FullJitter{Base: time.Second, Max: 300 * time.Second}}
+			v = judge(r.row, &panicError{p, string(debug.Stack())}, nil, fallback)
+		}
+	}()
+	return judge(r.row, err, cause, r.options())
 }
 
 // options are the type's, with the engine's where it says nothing.
@@ -239,7 +252,7 @@ func (e *Engine) watch(ctx context.Context) error {
 		if r == nil || r.state.Load() != runRunning || now.Before(r.began.Add(r.timeout+stuckGrace)) {
 			continue
 		}
-		if !r.settleOver(timedOut(r.row, r.timeout, r.options())) {
+		if !r.settleOver(r.verdict(timeoutError(r.timeout), ErrTimeout)) {
 			continue
 		}
 		e.log.With(r.attrs()...).Warn("handler ignores its deadline; its slot stays taken until it returns", "timeout", r.timeout.String())

@@ -42,6 +42,9 @@ type finisher struct {
 	mu      sync.Mutex
 	waiting []ended
 	writing int
+	refused int // in later
+
+	later []postponed // ends that the database refused by themselves
 
 	drop map[int64]struct{} // leases without an open job, to be dropped
 }
@@ -79,7 +82,7 @@ func (f *finisher) add(r *run, v verdict) {
 func (f *finisher) idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.waiting) == 0 && f.writing == 0
+	return len(f.waiting) == 0 && f.writing == 0 && f.refused == 0
 }
 
 func (f *finisher) next() []ended {
@@ -107,22 +110,16 @@ func (f *finisher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-f.signal:
+		case <-f.nextTry():
 		}
 		if len(f.drop) > 0 {
 			f.dropLeft()
 		}
 		for batch := f.next(); len(batch) > 0; batch = f.next() {
-			for failures := 1; ; failures++ {
-				err := f.write(batch)
-				if err == nil {
-					break
-				}
-				f.e.trouble("finish", err)
-				if f.e.sleep(ctx, backoffAfter(failures, time.Second)); ctx.Err() != nil {
-					return
-				}
-			}
+			f.writeAll(ctx, batch)
+			f.count()
 		}
+		f.retryLater(ctx)
 	}
 }
 
@@ -176,9 +173,6 @@ func (f *finisher) write(batch []ended) error {
 	if err := f.refuse(ctx, batch, closed); err != nil {
 		f.e.trouble("finish", err)
 	}
-	f.mu.Lock()
-	f.writing = 0
-	f.mu.Unlock()
 	f.tell(batch, closed)
 	return nil
 }
@@ -196,7 +190,7 @@ func (f *finisher) settleInTx(ctx context.Context, batch []ended) error {
 		case err == nil:
 			x.verdict = verdict{outcome: OutcomeCompleted}
 		case errors.Is(err, pgx.ErrNoRows) && x.verdict.outcome == OutcomeCompleted:
-			x.verdict = judge(x.run.row, errRolledBack, nil, x.run.options())
+			x.verdict = x.run.verdict(errRolledBack, nil)
 		case !errors.Is(err, pgx.ErrNoRows):
 			return err
 		}

@@ -130,9 +130,9 @@ func crashed(row Row, limit int, message string) verdict {
 	return v
 }
 
-// timedOut is for a handler that did not return at its deadline.
-func timedOut(row Row, timeout time.Duration, o TypeOptions) verdict {
-	return judge(row, fmt.Errorf("the handler went on after its timeout of %s: %w", timeout, ErrTimeout), ErrTimeout, o)
+// timeoutError is for a handler that did not return at its deadline.
+func timeoutError(timeout time.Duration) error {
+	return fmt.Errorf("the handler went on after its timeout of %s: %w", timeout, ErrTimeout)
 }
 
 // classOf names an error's kind: what it says of itself, or the type of the

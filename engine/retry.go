@@ -20,14 +20,15 @@ func (f RetryFunc) Delay(n int) time.Duration { return f(n) }
 
 // FullJitter waits a uniformly random time from 0 to min(Max, Base * 2^n), so
 // that jobs that failed together do not come back together. Base must be
-// positive and Max at least Base: [New] refuses others.
+// positive and Max at least Base: [New] refuses others. Beyond [MaxDelay] Max
+// means MaxDelay.
 // The formula is the "full jitter" of Marc Brooker, "Exponential Backoff and
 // Jitter", AWS Architecture Blog, 2015.
 type FullJitter struct{ Base, Max time.Duration }
 
 // Delay implements [RetryPolicy].
 func (p FullJitter) Delay(n int) time.Duration {
-	ceiling := backoffCeiling(p.Base, p.Max, n)
+	ceiling := min(backoffCeiling(p.Base, p.Max, n), MaxDelay)
 	return time.Duration(rand.Int64N(int64(ceiling) + 1))
 }
 
@@ -38,9 +39,10 @@ type Exponential struct{ Base, Max time.Duration }
 
 // Delay implements [RetryPolicy].
 func (p Exponential) Delay(n int) time.Duration {
-	ceiling := backoffCeiling(p.Base, p.Max, n)
+	most := min(p.Max, MaxDelay)
+	ceiling := backoffCeiling(p.Base, most, n)
 	spread := int64(ceiling) / 5
-	return min(ceiling-time.Duration(spread)+time.Duration(rand.Int64N(2*spread+1)), p.Max)
+	return min(ceiling-time.Duration(spread)+time.Duration(rand.Int64N(2*spread+1)), most)
 }
 
 // backoffCeiling is min(most, base * 2^n) without the overflow that a base of
