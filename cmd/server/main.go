@@ -9,4 +9,6 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
 )
 
-func main() { os.Exit(boot.Run(config.Server, "server", os.Stdout, os.Stderr, serve)) }
+func main() {
+	os.Exit(boot.Main(os.Args[1:], config.Server, "server", os.Stdout, os.Stderr, serve))
+}

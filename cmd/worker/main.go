@@ -8,4 +8,6 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
 )
 
-func main() { os.Exit(boot.Run(config.Worker, "worker", os.Stdout, os.Stderr, work)) }
+func main() {
+	os.Exit(boot.Main(os.Args[1:], config.Worker, "worker", os.Stdout, os.Stderr, work))
+}
