@@ -274,6 +274,16 @@ BEGIN
 END $$;
 
 --
+-- Name: sign_in_wait(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.sign_in_wait(failures integer) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+  SELECT CASE WHEN failures < 5 THEN interval '0' ELSE least(interval '1 second' * power(2, least(failures, 20) - 5), interval '5 minutes') END
+$$;
+
+--
 -- Name: uuid_v7(timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -297,6 +307,66 @@ CREATE AGGREGATE public.sum_buckets(bigint[]) (
 SET default_tablespace = '';
 
 SET default_table_access_method = heap;
+
+--
+-- Name: console_sessions; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.console_sessions (
+    id bigint NOT NULL,
+    token_hash bytea NOT NULL,
+    user_id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    used_at timestamp with time zone DEFAULT now() NOT NULL,
+    user_agent text NOT NULL,
+    address text NOT NULL,
+    CONSTRAINT console_sessions_address_check CHECK ((char_length(address) <= 64)),
+    CONSTRAINT console_sessions_token_hash_check CHECK ((octet_length(token_hash) = 32)),
+    CONSTRAINT console_sessions_user_agent_check CHECK ((char_length(user_agent) <= 200))
+);
+
+--
+-- Name: console_sessions_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.console_sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.console_sessions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: console_users; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.console_users (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    password_hash text NOT NULL,
+    role text NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    disabled_at timestamp with time zone,
+    signed_in_at timestamp with time zone,
+    CONSTRAINT console_users_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9._@-]{0,63}$'::text)),
+    CONSTRAINT console_users_role_check CHECK ((role = ANY (ARRAY['admin'::text, 'operator'::text, 'viewer'::text])))
+);
+
+--
+-- Name: console_users_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.console_users ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.console_users_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 --
 -- Name: dead_letter_jobs; Type: TABLE; Schema: public; Owner: -
@@ -726,6 +796,20 @@ CREATE TABLE public.schema_migrations (
 );
 
 --
+-- Name: sign_in_tries; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.sign_in_tries (
+    kind text NOT NULL,
+    subject text NOT NULL,
+    failures integer NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    blocked_until timestamp with time zone NOT NULL,
+    CONSTRAINT sign_in_tries_kind_check CHECK ((kind = ANY (ARRAY['address'::text, 'name'::text]))),
+    CONSTRAINT sign_in_tries_subject_check CHECK ((char_length(subject) <= 64))
+);
+
+--
 -- Name: workers; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -760,6 +844,34 @@ ALTER TABLE public.workers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+--
+-- Name: console_sessions console_sessions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.console_sessions
+    ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (id);
+
+--
+-- Name: console_sessions console_sessions_token_hash_key; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.console_sessions
+    ADD CONSTRAINT console_sessions_token_hash_key UNIQUE (token_hash);
+
+--
+-- Name: console_users console_users_name_key; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.console_users
+    ADD CONSTRAINT console_users_name_key UNIQUE (name);
+
+--
+-- Name: console_users console_users_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.console_users
+    ADD CONSTRAINT console_users_pkey PRIMARY KEY (id);
 
 --
 -- Name: dead_letter_jobs dead_letter_jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -874,11 +986,24 @@ ALTER TABLE ONLY public.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
 --
+-- Name: sign_in_tries sign_in_tries_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.sign_in_tries
+    ADD CONSTRAINT sign_in_tries_pkey PRIMARY KEY (kind, subject);
+
+--
 -- Name: workers workers_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
 ALTER TABLE ONLY public.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+
+--
+-- Name: console_sessions_user; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX console_sessions_user ON public.console_sessions USING btree (user_id, id);
 
 --
 -- Name: dead_letter_jobs_died; Type: INDEX; Schema: public; Owner: -
@@ -977,6 +1102,12 @@ CREATE INDEX refused_writes_at ON public.refused_writes USING btree (at);
 CREATE INDEX refused_writes_job ON public.refused_writes USING btree (job_id, id);
 
 --
+-- Name: sign_in_tries_last; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX sign_in_tries_last ON public.sign_in_tries USING btree (last_at);
+
+--
 -- Name: workers_live; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -995,6 +1126,13 @@ CREATE TRIGGER job_inbox_insert INSTEAD OF INSERT ON public.job_inbox FOR EACH R
 CREATE TRIGGER operator_actions_append_only BEFORE UPDATE ON public.operator_actions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 --
+-- Name: console_sessions console_sessions_user_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.console_sessions
+    ADD CONSTRAINT console_sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.console_users(id) ON DELETE CASCADE;
+
+--
 -- PostgreSQL database dump complete
 --
 
@@ -1008,4 +1146,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130100200'),
     ('20261130100300'),
     ('20261130100400'),
-    ('20261130100500');
+    ('20261130100500'),
+    ('20261130110000');

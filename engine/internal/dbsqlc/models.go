@@ -11,6 +11,27 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type ConsoleSession struct {
+	ID        int64
+	TokenHash []byte
+	UserID    int64
+	CreatedAt time.Time
+	UsedAt    time.Time
+	UserAgent string
+	Address   string
+}
+
+type ConsoleUser struct {
+	ID           int64
+	Name         string
+	PasswordHash string
+	Role         string
+	Generation   int32
+	CreatedAt    time.Time
+	DisabledAt   *time.Time
+	SignedInAt   *time.Time
+}
+
 type DeadLetterJob struct {
 	JobID        uuid.UUID
 	FencingToken int64
@@ -235,6 +256,14 @@ type RefusedWrite struct {
 	WorkerID     int64
 	Operation    string
 	Tried        []byte
+}
+
+type SignInTry struct {
+	Kind         string
+	Subject      string
+	Failures     int32
+	LastAt       time.Time
+	BlockedUntil time.Time
 }
 
 type Worker struct {
