@@ -14,21 +14,29 @@ import (
 
 // confirm asks before harm is done. Without a terminal nobody can answer, so that
 // --yes is needed there.
-func (a *app) confirm(harm string) error {
+func (a *app) confirm(ctx context.Context, harm string) error {
 	if a.yes {
 		return nil
 	}
-	if !isTerminal(a.in) || !isTerminal(a.err) {
+	if !isTerminal(a.in) {
 		return usage("Add --yes if that is what you want.", "%s needs a yes, and there is no terminal to ask at", harm)
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", printable(harm))
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if err != nil && answer == "" {
-		return &failure{exitFailed, errors.New("nothing was done"), ""}
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	answered := make(chan string, 1)
+	go func() {
+		// A read of a terminal does not end with ctx; the process does.
+		answer, _ := bufio.NewReader(a.in).ReadString('\n') // an end without an answer is a no
+		answered <- answer
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return errInterrupted
+	case answer := <-answered:
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
 	}
 	return &failure{exitFailed, errors.New("nothing was done"), ""}
 }

@@ -192,7 +192,7 @@ func newDLQAct(a *app, act deadAct) *cobra.Command {
 				return err
 			}
 			if act.harm != "" {
-				if err := a.confirm(act.harm + " " + many(ids)); err != nil {
+				if err := a.confirm(cmd.Context(), act.harm+" "+many(ids)); err != nil {
 					return err
 				}
 			}

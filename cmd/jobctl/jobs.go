@@ -181,7 +181,7 @@ func newJobsCancelCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.confirm("Cancelling " + many(ids)); err != nil {
+			if err := a.confirm(cmd.Context(), "Cancelling "+many(ids)); err != nil {
 				return err
 			}
 			return a.act(cmd.Context(), ids, jobView, "cancelled", func(id string) ([]byte, error) {

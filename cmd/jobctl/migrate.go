@@ -127,7 +127,7 @@ func (a *app) migrateDown(ctx context.Context, at boot.Addresses) error {
 	if newest == "" {
 		return databaseFailure(db.ErrNothingToRollBack)
 	}
-	if err := a.confirm("Taking back migration " + newest + ", with the data that only it holds,"); err != nil {
+	if err := a.confirm(ctx, "Taking back migration "+newest+", with the data that only it holds,"); err != nil {
 		return err
 	}
 	if err := db.Down(ctx, at.Migrate); err != nil {

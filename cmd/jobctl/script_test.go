@@ -25,7 +25,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
-const waitLimit = 15 * time.Second
+const waitLimit = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"jobctl": main})

@@ -69,7 +69,7 @@ func (a *app) simulate(ctx context.Context, s simulation) error {
 		return &failure{exitNotAllowed, errors.New("production takes no made-up jobs"), "Point DATABASE_URL at another installation, with its APP_ENV."}
 	}
 	if cfg.SMTP.Host != "" {
-		if err := a.confirm("SMTP_HOST is set: sending made-up mail through " + cfg.SMTP.Host); err != nil {
+		if err := a.confirm(ctx, "SMTP_HOST is set: sending made-up mail through "+cfg.SMTP.Host); err != nil {
 			return err
 		}
 	}
