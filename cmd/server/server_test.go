@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	readyLimit = 10 * time.Second // the first start's promise, initdb included
-	stopLimit  = 10 * time.Second
-	jobLimit   = 5 * time.Second
+	promised   = 10 * time.Second // from a first start to ready, initdb included
+	readyLimit = time.Minute      // on a machine that has much else to do
+	stopLimit  = 20 * time.Second
+	jobLimit   = 20 * time.Second
 )
 
 func TestMain(m *testing.M) { os.Exit(proctest.Run(m)) }
@@ -83,6 +84,21 @@ func people(t *testing.T) map[string]int {
 	return map[string]int{"as root": 0, "as an ordinary user": uid}
 }
 
+// A first start, initdb included, is ready in the time promised. A machine busy with
+// other tests may need longer; three times in a row is too slow.
+func TestFirstStartIsReadyInTime(t *testing.T) {
+	took := promised
+	for try := 0; try < 3 && took >= promised; try++ {
+		s := start(t, proctest.Options{Dir: folder(t, 0)})
+		took = s.Ready(s.url+"/readyz", readyLimit)
+		t.Logf("ready after %s", took.Round(time.Millisecond))
+		stops(t, s, os.Interrupt)
+	}
+	if took >= promised {
+		t.Errorf("ready after %s, want less than %s", took, promised)
+	}
+}
+
 // One command on a fresh machine: ready in time, the line it prints works, Ctrl-C
 // leaves nothing running, and the next starts find the data, also after a kill.
 func TestFirstStartAndTheNext(t *testing.T) {
@@ -117,8 +133,8 @@ func folder(t *testing.T, uid int) string {
 
 func firstStartAndTheNext(t *testing.T, o proctest.Options) {
 	s := start(t, o)
-	t.Logf("ready %s after the first start", s.Ready(s.url+"/readyz", readyLimit).Round(time.Millisecond))
-	proctest.Until(t, time.Second, "the greeting is printed", func() bool { return strings.Contains(s.Stdout(), "Ctrl-C") })
+	s.Ready(s.url+"/readyz", readyLimit)
+	proctest.Until(t, jobLimit, "the greeting is printed", func() bool { return strings.Contains(s.Stdout(), "Ctrl-C") })
 	id := runPrinted(t, s)
 	s.completes(t, id)
 	if mail, err := os.ReadFile(filepath.Join(o.Dir, ".data", "mail", id+".eml")); err != nil || !bytes.Contains(mail, []byte("It works.")) {
@@ -134,10 +150,10 @@ func firstStartAndTheNext(t *testing.T, o proctest.Options) {
 	pg := s.Postgres()
 	s.Signal(os.Kill)
 	s.Ended(stopLimit)
-	proctest.Gone(t, pg, 2*stopLimit)
+	proctest.Gone(t, pg, stopLimit)
 
 	s = start(t, o)
-	s.Ready(s.url+"/readyz", 2*readyLimit) // it recovers from the log
+	s.Ready(s.url+"/readyz", readyLimit) // it recovers from the log
 	if got := s.job(t, id).Status; got != "completed" {
 		t.Errorf("after a kill job %s is %q", id, got)
 	}
@@ -154,7 +170,7 @@ func stops(t *testing.T, s server, signal os.Signal) {
 		t.Errorf("exit code %d after %v, want 0", code, signal)
 	}
 	t.Logf("ended %s after %v", time.Since(began).Round(time.Millisecond), signal)
-	proctest.Gone(t, pg, time.Second)
+	proctest.Gone(t, pg, 2*time.Second)
 }
 
 // runPrinted runs the line that the server prints and returns the job's id. With
@@ -255,7 +271,7 @@ func TestServerWithoutWorkersLeavesJobsToWorkers(t *testing.T) {
 	t.Parallel()
 	s := start(t, proctest.Options{Dir: t.TempDir()}, "SERVER_WORKERS=false", "DATABASE_URL="+dbtest.NewURL(t))
 	s.Ready(s.url+"/readyz", readyLimit)
-	proctest.Until(t, time.Second, "the greeting is printed", func() bool { return strings.Contains(s.Stdout(), "waits for a worker") })
+	proctest.Until(t, jobLimit, "the greeting is printed", func() bool { return strings.Contains(s.Stdout(), "waits for a worker") })
 	id := runPrinted(t, s)
 	time.Sleep(300 * time.Millisecond)
 	if got := s.job(t, id).Status; got != "pending" {

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	readyLimit = 10 * time.Second
-	stopLimit  = 10 * time.Second
-	jobLimit   = 5 * time.Second
+	readyLimit = time.Minute
+	stopLimit  = 20 * time.Second
+	jobLimit   = 20 * time.Second
 )
 
 func TestMain(m *testing.M) { os.Exit(proctest.Run(m)) }
