@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -318,5 +319,25 @@ func TestStopWithFrozenDatabaseIsBounded(t *testing.T) {
 		s.Ended(tt.limit)
 		t.Logf("%s: ended after %s", tt.name, time.Since(began).Round(time.Millisecond))
 		pg.Thaw()
+	}
+}
+
+// A start that waits for a database that says nothing can be broken off.
+func TestSignalEndsAStartThatWaits(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	s := start(t, proctest.Options{Dir: t.TempDir()}, "DATABASE_URL=postgres://me@"+ln.Addr().String()+"/none?connect_timeout=60")
+	conn, err := ln.Accept() // it has asked, and waits from now on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s.Signal(syscall.SIGTERM)
+	if code := s.Ended(2 * time.Second); code != 0 {
+		t.Errorf("exit code %d, want 0: it was asked to end", code)
 	}
 }
