@@ -60,7 +60,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
 	root.AddCommand(newVersionCommand(a), newStatusCommand(a), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a),
-		newMigrateCommand(a), newSimulateCommand(a))
+		newMigrateCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
 	return root
 }

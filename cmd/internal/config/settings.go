@@ -106,7 +106,7 @@ var groups = []group{
 		{name: "REAPER_INTERVAL", def: "5s", help: "pause between looks for expired leases",
 			kind: duration(100*time.Millisecond, time.Hour, func(c *Config) *time.Duration { return &c.Worker.ReaperInterval })},
 		{name: "CRASH_LIMIT", def: "3", help: "crashes of a job alone in its process before it is poison",
-			kind: integer(1, 100, func(c *Config) *int { return &c.Worker.CrashLimit })},
+			kind: integer(1, 9, func(c *Config) *int { return &c.Worker.CrashLimit })},
 	}},
 	{title: "Retry and dead letters", settings: []setting{
 		{name: "RETRY_BASE_BACKOFF", def: "1s", help: "wait after the first failure, before jitter",
