@@ -87,6 +87,9 @@ func New(c Config) *Accounts {
 	return a
 }
 
+// Limits returns after how long a session ends: unused, and in total.
+func (a *Accounts) Limits() (idle, total time.Duration) { return a.idle, a.total }
+
 // What is refused, by name. Test with errors.Is.
 var (
 	// ErrBadCredentials: no enabled account has this name and password. It says
