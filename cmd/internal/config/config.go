@@ -64,6 +64,7 @@ type Config struct {
 	Worker    WorkerSettings
 	Retry     RetrySettings
 	API       APISettings
+	Auth      AuthSettings
 	Bootstrap BootstrapSettings
 	Retention RetentionSettings
 	Metrics   MetricsSettings
@@ -143,9 +144,19 @@ type Rate struct {
 	Per   time.Duration
 }
 
+// AuthSettings are for signing in to the console.
+type AuthSettings struct {
+	// Mode is none, local, or empty: none in development on a loopback address
+	// while no user exists, and local everywhere else.
+	Mode           string
+	SessionIdleTTL time.Duration // a session that is not used ends; at most SessionTTL
+	SessionTTL     time.Duration // every session ends
+}
+
 // BootstrapSettings open an empty installation.
 type BootstrapSettings struct {
-	Token Secret // the first API token
+	Token         Secret // the first API token
+	AdminPassword Secret // of the first admin; empty: none is made
 }
 
 // RetentionSettings say how long things are kept. Zero is for ever.

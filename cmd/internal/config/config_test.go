@@ -53,7 +53,8 @@ func TestDefaultsInDevelopment(t *testing.T) {
 			PollInterval: time.Second, JobTimeout: time.Minute, ShutdownTimeout: time.Minute},
 		Retry: RetrySettings{BaseBackoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 5,
 			Strategy: "full_jitter", DLQEnabled: true},
-		API: APISettings{RequestTimeout: 10 * time.Second, PayloadMaxBytes: 262144, IdempotencyTTL: 24 * time.Hour},
+		API:  APISettings{RequestTimeout: 10 * time.Second, PayloadMaxBytes: 262144, IdempotencyTTL: 24 * time.Hour},
+		Auth: AuthSettings{SessionIdleTTL: 12 * time.Hour, SessionTTL: 168 * time.Hour},
 		Retention: RetentionSettings{Completed: 168 * time.Hour, Cancelled: 168 * time.Hour,
 			Audit: 8760 * time.Hour},
 		Log:  LogSettings{Level: slog.LevelDebug, Format: "text"},
@@ -257,5 +258,35 @@ func TestEnvironmentOfThisProcess(t *testing.T) {
 	c, _, err := FromEnvironment(Ctl)
 	if err != nil || c.Ctl.Server != "http://192.0.2.1:1" {
 		t.Errorf("FromEnvironment = %+v, %v", c, err)
+	}
+}
+
+func TestSignInSettings(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, Server, "AUTH_MODE=local", "SESSION_IDLE_TTL=30m", "SESSION_TTL=30m", "BOOTSTRAP_ADMIN_PASSWORD= twelve chars ")
+	if want := (AuthSettings{Mode: "local", SessionIdleTTL: 30 * time.Minute, SessionTTL: 30 * time.Minute}); c.Auth != want || c.Bootstrap.AdminPassword.Reveal() != " twelve chars " {
+		t.Errorf("got %+v, %q", c.Auth, c.Bootstrap.AdminPassword.Reveal())
+	}
+	if c := mustLoad(t, Server, "AUTH_MODE=none", "BOOTSTRAP_TOKEN="+token); c.Server.Host != "127.0.0.1" {
+		t.Errorf("with AUTH_MODE=none the server listens at %s", c.Server.Host)
+	}
+	for lines, name := range map[string]string{
+		"AUTH_MODE=oidc":                                   "AUTH_MODE",
+		"AUTH_MODE=none SERVER_HOST=0.0.0.0":               "AUTH_MODE",
+		"AUTH_MODE=none SERVER_HOST=192.0.2.1":             "AUTH_MODE",
+		"AUTH_MODE=none APP_ENV=staging DB_HOST=localhost": "AUTH_MODE",
+		"AUTH_MODE=none APP_ENV=production BOOTSTRAP_TOKEN=" + token + " DATABASE_URL=" + dbAddress: "AUTH_MODE",
+		"SESSION_IDLE_TTL=200h":                                 "SESSION_IDLE_TTL",
+		"SESSION_TTL=1h":                                        "SESSION_IDLE_TTL",
+		"SESSION_TTL=0s":                                        "SESSION_TTL",
+		"BOOTSTRAP_ADMIN_PASSWORD=elevenchars":                  "BOOTSTRAP_ADMIN_PASSWORD",
+		"BOOTSTRAP_ADMIN_PASSWORD=" + PasswordPlaceholder:       "BOOTSTRAP_ADMIN_PASSWORD",
+		"BOOTSTRAP_ADMIN_PASSWORD=" + strings.Repeat("x", 1025): "BOOTSTRAP_ADMIN_PASSWORD",
+	} {
+		_, _, err := load(Server, strings.Fields(lines)...)
+		var e *Error
+		if !errors.As(err, &e) || len(e.Problems) != 1 || e.Problems[0].Name != name || strings.Contains(err.Error(), "elevenchars") {
+			t.Errorf("%s: %v, want one mistake of %s", lines, err, name)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -247,6 +248,16 @@ var tokenShape = regexp.MustCompile(`^rje_[A-Za-z0-9_-]{32,252}$`)
 func apiToken(to func(*Config) *Secret) kind {
 	want := "must be rje_ and then 32 to 252 letters, digits, _ or -; `openssl rand -hex 32` makes the second part"
 	return into(want, to, func(raw string) (Secret, bool) { return Secret(raw), tokenShape.MatchString(raw) })
+}
+
+// newPassword has the rules of the accounts, so that a bad one stops the start
+// before anything is opened.
+func newPassword(to func(*Config) *Secret) kind {
+	want := "must have at least 12 characters, at most 1024 bytes and no line break, and not be a placeholder"
+	return into(want, to, func(raw string) (Secret, bool) {
+		return Secret(raw), utf8.ValidString(raw) && utf8.RuneCountInString(raw) >= 12 && len(raw) <= 1024 &&
+			!strings.ContainsAny(raw, "\r\n\x00") && raw != PasswordPlaceholder
+	})
 }
 
 func signingKeys(to func(*Config) *[]Secret) kind {

@@ -168,7 +168,7 @@ func (r *reader) deriveServer() {
 	c, given := r.cfg, r.cfg.given
 	if !given["SERVER_HOST"] {
 		c.Server.Host = "127.0.0.1"
-		if given["BOOTSTRAP_TOKEN"] {
+		if given["BOOTSTRAP_TOKEN"] && c.Auth.Mode != "none" {
 			c.Server.Host = "0.0.0.0"
 		}
 	}
@@ -204,6 +204,9 @@ func (r *reader) check() {
 	if y := c.Retry; r.ok("RETRY_BASE_BACKOFF", "RETRY_MAX_BACKOFF") && y.MaxBackoff < y.BaseBackoff {
 		r.problem("RETRY_MAX_BACKOFF", short(y.MaxBackoff), "must be at least RETRY_BASE_BACKOFF, which is "+short(y.BaseBackoff))
 	}
+	if a := c.Auth; r.ok("SESSION_IDLE_TTL", "SESSION_TTL") && a.SessionIdleTTL > a.SessionTTL {
+		r.problem("SESSION_IDLE_TTL", short(a.SessionIdleTTL), "must be at most SESSION_TTL, which is "+short(a.SessionTTL))
+	}
 	if given["SMTP_HOST"] && !given["SMTP_FROM"] {
 		r.problem("SMTP_FROM", "", "must be set together with SMTP_HOST")
 	}
@@ -224,9 +227,19 @@ func (r *reader) check() {
 	}
 }
 
-// checkSignIn keeps a server that asks nobody for a token to this machine.
+// checkSignIn keeps a server that asks nobody who they are to this machine.
 func (r *reader) checkSignIn() {
 	c := r.cfg
+	if c.Auth.Mode == "none" {
+		switch {
+		case c.Env != Development:
+			r.problem("AUTH_MODE", "none", "is refused in "+string(c.Env)+": everybody could do everything; leave it out, or set local")
+			return
+		case r.ok("SERVER_HOST") && !isLoopback(c.Server.Host):
+			r.problem("AUTH_MODE", "none", "is refused at SERVER_HOST "+c.Server.Host+", which other machines reach; set AUTH_MODE=local, or SERVER_HOST=127.0.0.1")
+			return
+		}
+	}
 	if c.given["BOOTSTRAP_TOKEN"] {
 		return
 	}

@@ -62,6 +62,17 @@ var groups = []group{
 		{name: "BOOTSTRAP_TOKEN", secret: true, help: "first API token of an empty installation: rje_ and at least 32 characters",
 			kind: apiToken(func(c *Config) *Secret { return &c.Bootstrap.Token })},
 	}},
+	{title: "Sign-in", settings: []setting{
+		{name: "AUTH_MODE", derived: "none in development on a loopback address while no user exists, else local",
+			help: "none (everybody may do everything; only in development on a loopback address) or local (accounts of the console)",
+			kind: choice(func(c *Config) *string { return &c.Auth.Mode }, "none", "local")},
+		{name: "SESSION_IDLE_TTL", def: "12h", help: "a session ends unused; at most SESSION_TTL",
+			kind: duration(time.Minute, year, func(c *Config) *time.Duration { return &c.Auth.SessionIdleTTL })},
+		{name: "SESSION_TTL", def: "168h", help: "a session ends in any case",
+			kind: duration(time.Minute, year, func(c *Config) *time.Duration { return &c.Auth.SessionTTL })},
+		{name: "BOOTSTRAP_ADMIN_PASSWORD", secret: true, help: "password of admin, the first user of an empty installation: at least 12 characters",
+			kind: newPassword(func(c *Config) *Secret { return &c.Bootstrap.AdminPassword })},
+	}},
 	{title: "Database (in development, leave both DATABASE_URL and DB_HOST out for a private Postgres in .data)", settings: []setting{
 		{name: "DATABASE_URL", secret: true, help: "whole address; wins over the parts below",
 			kind: postgresURL(func(c *Config) *Secret { return &c.DB.URL })},
@@ -175,6 +186,5 @@ var groups = []group{
 // withoutEffect are names that other versions of the product read. Set, they
 // are noted, so that nobody trusts in them. A trailing * stands for any ending.
 var withoutEffect = []string{
-	"AUTH_MODE", "BOOTSTRAP_ADMIN_PASSWORD", "CONSOLE_BASE_PATH", "DB_READ_URL",
-	"OIDC_*", "OTEL_*", "PAYLOAD_MASK", "SESSION_IDLE_TTL", "SESSION_TTL",
+	"CONSOLE_BASE_PATH", "DB_READ_URL", "OIDC_*", "OTEL_*", "PAYLOAD_MASK",
 }
