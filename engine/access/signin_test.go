@@ -139,7 +139,15 @@ func TestUnknownNamesTakeAsLongAsWrongPasswords(t *testing.T) {
 	tries := map[string]access.Try{"known": try("ann", wrong), "unknown": try("nobody", wrong), "disabled": try("bob", right), "no name": try("<>", wrong),
 		"long": try("ann", strings.Repeat("x", 4096))}
 	least := map[string]time.Duration{}
-	for range 12 {
+	differs := func() (complaint string) {
+		for name, took := range least {
+			if ratio := float64(took) / float64(least["known"]); ratio < 0.6 || ratio > 1.7 {
+				complaint += fmt.Sprintf("%s takes %v, a wrong password %v\n", name, took, least["known"])
+			}
+		}
+		return complaint
+	}
+	for round := 0; round < 6 || round < 60 && differs() != ""; round++ { // a busy machine needs more rounds
 		for name, tr := range tries {
 			s.exec("DELETE FROM sign_in_tries")
 			began := time.Now()
@@ -149,10 +157,8 @@ func TestUnknownNamesTakeAsLongAsWrongPasswords(t *testing.T) {
 			}
 		}
 	}
-	for name, took := range least {
-		if ratio := float64(took) / float64(least["known"]); ratio < 0.6 || ratio > 1.7 {
-			t.Errorf("%s takes %v, a wrong password %v", name, took, least["known"])
-		}
+	if complaint := differs(); complaint != "" {
+		t.Error(complaint)
 	}
 }
 
