@@ -95,6 +95,25 @@ func (s *Spark) dot() string {
 	return "M" + strconv.Itoa(last) + " " + number(y) + "h0"
 }
 
+// pins marks the moments that have something, pinHeads gives them heads.
+func (s *Spark) pins() string { return s.eachPin("V18") }
+
+func (s *Spark) pinHeads() string { return s.eachPin("") }
+
+func (s *Spark) eachPin(line string) string {
+	var b strings.Builder
+	for i, v := range s.Values {
+		switch {
+		case v <= 0:
+		case line != "":
+			b.WriteString("M" + strconv.Itoa(i) + " 40" + line)
+		default:
+			b.WriteString("M" + strconv.Itoa(i) + " 18h0")
+		}
+	}
+	return b.String()
+}
+
 // rect is a bar of a drawing.
 type rect struct {
 	x, y, width, height string

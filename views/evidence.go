@@ -42,6 +42,8 @@ func (a Attempt) summary() string {
 		return a.ErrorClass
 	case a.LogsText != "":
 		return "Log, " + a.LogsText
+	case len(a.Refused) > 0:
+		return plural(len(a.Refused), "late write") + " refused"
 	}
 	return "Details"
 }

@@ -2,6 +2,7 @@ package views
 
 import (
 	"context"
+	"strings"
 
 	"github.com/reliable-job-engine/reliable-job-engine/static"
 )
@@ -66,9 +67,10 @@ func choice(given string, allowed ...string) string {
 	return allowed[0]
 }
 
-// path is where a form returns to; the overview if the frame does not say.
+// path is this page's own address, for its live region and for forms that return
+// to it; the overview if the frame gives none on this host.
 func (f Frame) path() string {
-	if f.Path == "" {
+	if len(f.Path) < 1 || f.Path[0] != '/' || strings.HasPrefix(f.Path, "//") || strings.HasPrefix(f.Path, `/\`) {
 		return f.Base + "/"
 	}
 	return f.Path

@@ -82,3 +82,11 @@ func (f ReasonField) hint() string {
 	}
 	return f.Hint
 }
+
+// tooltip is the error whole, as far as the list has it.
+func (r DeadRow) tooltip() string {
+	if len(r.Done) > 0 {
+		return ""
+	}
+	return r.Error
+}

@@ -179,6 +179,7 @@ type Spark struct {
 	// Max is the top of the scale; 0 takes the largest value.
 	Max  float64
 	Bars bool // counts per span instead of a line
+	Pins bool // moments instead of a line: what is not zero
 }
 
 // Segment is a part of a depth bar.

@@ -85,7 +85,7 @@ func storyOverview() Overview {
 		{Left: muted("Last reaper pass"), Right: plain("3 s ago")},
 	}
 	changed := Card{ID: "changed", Question: "What changed?", Href: "/console/audit", Figure: []Span{{Text: "4"}}, Caption: "changes in 60 min",
-		Spark: &Spark{State: StateReady, Label: "Changes in the last hour at 01:40, 01:58, 02:09 and 02:12", Bars: true, Values: marksAt(61, 26, 44, 55, 58)}, Events: storyEvents()}
+		Spark: &Spark{State: StateReady, Label: "Changes in the last hour at 01:40, 01:58, 02:09 and 02:12", Pins: true, Values: marksAt(61, 26, 44, 55, 58)}, Events: storyEvents()}
 	m.Cards = []Card{flow, fail, stuck, workers, changed}
 	m.Queues = storyQueueRows()
 	m.Charts = storyCharts()
@@ -154,10 +154,10 @@ func storyQueueRows() []QueueRow {
 	return rows
 }
 
-func storyJobRows() []JobRow {
+func storyJobRows(n int) []JobRow {
 	states := []State{StateRunning, StateRunning, StateRetrying, StateRunning, StateRetrying, StateReady, StateDead, StateRetrying, StateDead, StateDead, StateCompleted, StateCancelled, StateScheduled, StateBlocked}
 	var rows []JobRow
-	for i := range 50 {
+	for i := range n {
 		id := fmt.Sprintf("0193b6a2-6f1e-7c41-9a57-2d1f%08x", 0x598bd4b3+i*0x1a2b3c)
 		r := JobRow{ID: id, Short: id[len(id)-8:], Href: "/console/jobs/" + id, State: states[i%len(states)], Type: "charge", Queue: "billing", Priority: "default", Attempt: fmt.Sprint(2 + i%4), Max: "5",
 			TypeHref: "/console/types/charge", QueueHref: "/console/queues/billing",
@@ -190,7 +190,7 @@ func storyJobs() JobsList {
 			{Text: "Blocked", Href: "?", Count: "0", State: StateBlocked}, {Text: "Running", Href: "?", Count: "31", State: StateRunning}, {Text: "Retrying", Href: "?", Count: "97", State: StateRetrying},
 			{Text: "Completed", Href: "?", Count: "10,000+", State: StateCompleted}, {Text: "Dead", Href: "?", Count: "316", State: StateDead}, {Text: "Cancelled", Href: "?", Count: "6", State: StateCancelled}},
 		Chips: []Chip{{Key: "queue", Value: "billing", Remove: "/console/jobs"}, {Key: "finished", Value: "in the last 24 h", Remove: "/console/jobs?finished=any", Default: true}}, Clear: "/console/jobs",
-		Filter: JobsFilter{Queue: "billing", Queues: []string{"billing", "mail", longQueue}, Types: []string{"charge", "email"}}, Count: "462 jobs, newest first", Rows: storyJobRows(),
+		Filter: JobsFilter{Queue: "billing", Queues: []string{"billing", "mail", longQueue}, Types: []string{"charge", "email"}}, Count: "462 jobs, newest first", Rows: storyJobRows(14),
 		Pager:   Pager{Text: "1–50 of 462", Older: "/console/jobs?cursor=eyJ", Size: "100 a page", SizeHref: "/console/jobs?limit=100"},
 		Actions: []Action{{Kind: "new", Text: "Enqueue", Href: "/console/jobs/new", Main: true}},
 	}
@@ -388,9 +388,9 @@ type storyPage struct {
 func storyPages() []storyPage {
 	overview, jobs, job, queues := storyOverview(), storyJobs(), storyJobModel(), Queues{Frame: storyFrame("Queues", "queues", "/queues"), Summary: "6 queues, 1 paused, 1 over its wait target", Rows: storyQueueRows(), Sorts: map[string]Sort{"oldest": {Href: "?sort=oldest", Dir: "descending"}, "name": {Href: "?sort=name"}, "in": {Href: "?sort=-in"}, "failed": {Href: "?sort=-failed"}}}
 	queue := Queue{Frame: storyFrame("Queue mail", "queues", "/queues/mail"), Crumbs: []Crumb{{"Queues", "/console/queues"}, {Text: "mail"}}, Row: queues.Rows[0], Strip: []Figure{{Name: "Oldest ready", Value: plain("4 min 55 s"), Tone: ToneHush}, {Name: "In per min", Value: plain("421")}, {Name: "Out per min", Value: plain("0")}, {Name: "Failed", Value: plain("0.0 %")}, {Name: "Slots busy", Value: plain("0 of 20")}},
-		Running: nil, Waiting: storyJobRows()[:3], Types: storyTypeRows()[1:], Workers: storyWorkerRows()[3:4], History: storyEvents()[1:2], Charts: storyCharts()[:1]}
+		Running: nil, Waiting: storyJobRows(3), Types: storyTypeRows()[1:], Workers: storyWorkerRows()[3:4], History: storyEvents()[1:2], Charts: storyCharts()[:1]}
 	types := Types{Frame: storyFrame("Types", "types", "/types"), Summary: "2 types ran in the last hour", Rows: storyTypeRows()}
-	typ := Type{Frame: storyFrame("Type charge", "types", "/types/charge"), Crumbs: []Crumb{{"Types", "/console/types"}, {Text: "charge"}}, Row: storyTypeRows()[0], Strip: queue.Strip, Facts: []Fact{{Name: "Backoff", Value: plain("full jitter, 10 s to 5 min")}, {Name: "Attempts", Value: plain("5")}}, Handlers: storyWorkerRows()[1:3], Errors: storyGroups()[:1], Recent: storyJobRows()[:3]}
+	typ := Type{Frame: storyFrame("Type charge", "types", "/types/charge"), Crumbs: []Crumb{{"Types", "/console/types"}, {Text: "charge"}}, Row: storyTypeRows()[0], Strip: queue.Strip, Facts: []Fact{{Name: "Backoff", Value: plain("full jitter, 10 s to 5 min")}, {Name: "Attempts", Value: plain("5")}}, Handlers: storyWorkerRows()[1:3], Errors: storyGroups()[:1], Recent: storyJobRows(3)}
 	groups, dead, discarded := storyDead("groups"), storyDead("jobs"), storyDead("discarded")
 	group, workers, worker := storyGroupPage(), storyWorkers(), storyWorker()
 	audit := Audit{Frame: storyFrame("Audit", "audit", "/audit"), Note: "kept for 365 days", Chips: []Chip{{Key: "who", Value: "oncall-eu", Remove: "/console/audit"}}, Clear: "/console/audit", Pager: Pager{Text: "3 entries"},
@@ -403,7 +403,7 @@ func storyPages() []storyPage {
 	help := Help{Frame: storyFrame("Help", "help", "/help"), Problems: []HelpProblem{{"not-found", "404", "Nothing is here", "No job has this id, or its history is no longer kept."}, {"validation-failed", "422", "The request was not accepted", "Each entry of errors names a field."}}, Retention: []Fact{{Name: "Completed", Value: plain("7 days")}, {Name: "Dead", Value: plain("never removed")}}}
 	login := Login{Frame: Frame{Base: "/console", Title: "Sign in", Env: "production"}, Name: "oncall-eu", Return: "/console/dlq", Failed: "Name or password is wrong.", Hint: "Sessions end after 12 h idle. Trouble signing in? Ask an admin for a reset."}
 	confirm := Confirm{Frame: storyFrame("Discard job 7ad1c09e", "dlq", "/dlq/x/discard"), Crumbs: []Crumb{{"Dead letters", "/console/dlq"}, {"7ad1c09e", "/console/jobs/7ad1c09e"}, {Text: "Discard"}}, Title: "Discard job 7ad1c09e?", Act: Action{Kind: "discard", Text: "Discard job", Href: "/console/dlq/x/discard", Harm: true, Fields: []Field{{"version", "3"}}}, Keep: Link{"Keep it", "/console/dlq?view=jobs"},
-		Warning: &Notice{State: StateRetrying, Title: "The cause is probably still there.", Text: plain("This error was last seen 5 s ago.")}, Facts: []Fact{{Name: "Error", Value: plain("GatewayTimeout")}, {Name: "Type", Value: plain("charge")}, {Name: "Queue", Value: []Span{{Text: "billing", Href: "/console/queues/billing"}}, Badge: StateActive}, {Name: "Died", Value: []Span{{At: at("02:14:02", "5 s ago")}}}}, Reason: ReasonField{Ask: true, Required: true}, Note: "It leaves the list. Undo works for 7 days.", Sample: storyDeadRows()[:3]}
+		Warning: &Notice{State: LevelDegraded, Title: "The cause is probably still there.", Text: plain("This error was last seen 5 s ago.")}, Facts: []Fact{{Name: "Error", Value: plain("GatewayTimeout")}, {Name: "Type", Value: plain("charge")}, {Name: "Queue", Value: []Span{{Text: "billing", Href: "/console/queues/billing"}}, Badge: StateActive}, {Name: "Died", Value: []Span{{At: at("02:14:02", "5 s ago")}}}}, Reason: ReasonField{Ask: true, Required: true}, Note: "It leaves the list. Undo works for 7 days.", Sample: storyDeadRows()[:3]}
 	cancel := confirm
 	cancel.Title, cancel.Act, cancel.Reason, cancel.Warning, cancel.Sample = "Cancel job 0c9b5e10?", Action{Kind: "cancel", Text: "Cancel job", Href: "/console/jobs/x/cancel", Harm: true}, ReasonField{Ask: true}, nil, nil
 	missing := ErrorPage{Frame: storyFrame("Not found", "jobs", "/jobs/x"), Status: "404", Title: "No job has this id", Text: []string{"0193b6a2-6f1e-7c41-9a57-000000000000 is not known. History of completed jobs is kept for 168 h (RETENTION_COMPLETED)."}, Links: []Link{{"All jobs", "/console/jobs"}}, RequestID: "0193b6a2-71c0"}

@@ -14,7 +14,7 @@ import (
 // and how much of the raw text is shown. The rest is in the download.
 const (
 	treeOpenLines = 200
-	treeMaxLines  = 500
+	treeMaxLines  = 300
 	treeMaxDepth  = 40
 	treeTextMax   = 2 << 10
 	rawMax        = 64 << 10
@@ -58,7 +58,7 @@ func NewJSON(raw []byte, masked func(key string) bool) JSON {
 	}
 	value, err := decode(raw)
 	if err != nil {
-		doc.Raw, doc.Cut = cutText(visible(string(raw)), rawMax)
+		doc.Raw, doc.Cut = cutText(visible(string(raw)), written(string(raw), rawMax))
 		return doc
 	}
 	b := &treeBuilder{masked: masked, out: &doc}
@@ -67,7 +67,7 @@ func NewJSON(raw []byte, masked func(key string) bool) JSON {
 	var text strings.Builder
 	b.write(&text, value, 0)
 	var cut bool
-	doc.Raw, cut = cutText(text.String(), rawMax)
+	doc.Raw, cut = cutText(text.String(), written(text.String(), rawMax))
 	doc.Cut = doc.Cut || cut
 	return doc
 }
@@ -239,6 +239,26 @@ func cutText(s string, n int) (string, bool) {
 		n--
 	}
 	return s[:n] + "…", true
+}
+
+// written returns how much of s takes at most n bytes once the template has
+// escaped it: a quote alone takes five.
+func written(s string, n int) int {
+	size := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '"', '\'', '&':
+			size += 5
+		case '<', '>':
+			size += 4
+		default:
+			size++
+		}
+		if size > n {
+			return i
+		}
+	}
+	return len(s)
 }
 
 func sortedKeys(m map[string]any) []string {

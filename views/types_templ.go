@@ -228,7 +228,7 @@ func typesTable(rows []TypeRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = head("Runs, 60 min", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = head("Out, 60 min", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

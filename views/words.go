@@ -22,7 +22,7 @@ var looks = map[State]look{
 	StateLate:      {"Late", "triangle-alert"},
 	StateLost:      {"Lost", "unplug"},
 	StateDraining:  {"Draining", "log-out"},
-	StateStopped:   {"Stopped", "square"},
+	StateStopped:   {"Stopped", "circle-stop"},
 	LevelHealthy:   {"Healthy", "circle-check"},
 	LevelDegraded:  {"Degraded", "triangle-alert"},
 	LevelCritical:  {"Critical", "octagon-x"},
