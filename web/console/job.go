@@ -1,0 +1,475 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/views"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
+)
+
+// dossier is all that is known of one job.
+type dossier struct {
+	job      inspect.Job
+	attempts []inspect.Attempt
+	refused  []inspect.RefusedWrite
+	actions  []inspect.Action
+	result   *inspect.Result
+	dead     *inspect.DeadLetterDetail
+}
+
+func (k *Console) job(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	d, err := k.dossier(c, id)
+	if err != nil {
+		return err
+	}
+	v := k.visit(c)
+	m := v.jobOf(d)
+	return v.page(http.StatusOK, m.Frame, views.JobPage(m), views.JobLive(m))
+}
+
+func jobID(c echo.Context) (engine.ID, error) {
+	s, err := param(c, "id")
+	if err != nil {
+		return engine.ID{}, err
+	}
+	id, err := parseID(s)
+	if err != nil {
+		return engine.ID{}, notFound("No job has the id " + quoted(s) + ".")
+	}
+	return id, nil
+}
+
+func (k *Console) dossier(c echo.Context, id engine.ID) (dossier, error) {
+	ctx := c.Request().Context()
+	var d dossier
+	var err error
+	if d.job, err = k.Read.Job(ctx, id); err != nil {
+		return d, err
+	}
+	if d.attempts, err = k.Read.Attempts(ctx, id); err != nil {
+		return d, err
+	}
+	if d.refused, err = k.Read.RefusedWrites(ctx, id); err != nil {
+		return d, err
+	}
+	if d.actions, err = k.Read.Actions(ctx, id); err != nil {
+		return d, err
+	}
+	if slices.ContainsFunc(d.attempts, func(a inspect.Attempt) bool { return a.HasResult }) {
+		switch r, err := k.Read.Result(ctx, id); {
+		case err == nil:
+			d.result = &r
+		case !errors.Is(err, inspect.ErrNoResult):
+			return d, err
+		}
+	}
+	if d.job.State == engine.StateDeadLetter {
+		switch dead, err := k.Read.DeadLetter(ctx, id); {
+		case err == nil:
+			d.dead = &dead
+		case !errors.Is(err, engine.ErrJobNotFound): // replayed between the two reads
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func (v *visit) jobOf(d dossier) views.Job {
+	j := &d.job
+	short := shortID(j.ID)
+	m := views.Job{
+		Frame: v.frame("Job "+short+", "+j.Type, "jobs", true), ID: j.ID.String(), Short: short, Type: j.Type, State: stateOf(j, v.clock.now),
+		Crumbs: []views.Crumb{
+			{Text: "Jobs", Href: v.k.url("/jobs")}, {Text: "queue:" + j.Queue, Href: v.k.url("/jobs?queue=" + escape(j.Queue))}, {Text: short},
+		},
+		Running: j.State == engine.StateLeased, Actions: v.jobActions(j), Timeline: v.timeline(d), Facts: v.jobFacts(j), Related: v.related(d),
+	}
+	m.Standing, m.StandingText = v.standing(d)
+	m.Notices = v.jobNotices(d)
+	m.Attempts, m.AttemptsText = v.attempts(d)
+	if len(d.attempts) >= 1000 {
+		m.AttemptsCut = "the latest 1,000 of " + count(j.Run) + " runs"
+	}
+	m.Payload = views.NewJSON(j.Payload, v.k.mask)
+	m.Payload.Download = v.k.url("/jobs/" + m.ID + "/payload")
+	if d.result != nil {
+		r := views.NewJSON(d.result.JSON, v.k.mask)
+		r.Download = v.k.url("/jobs/" + m.ID + "/result")
+		m.Result = &r
+	}
+	m.ResultText = resultText(j.State)
+	for i := range d.actions {
+		m.Activity = append(m.Activity, v.k.eventOf(&d.actions[i], v.clock.at(d.actions[i].At)))
+	}
+	if body, err := v.k.JobJSON(*j); err == nil {
+		m.API = views.NewJSON(body, v.k.mask)
+	} else {
+		v.k.Log.WarnContext(v.Request().Context(), "job body not written", "job_id", m.ID, "error", err)
+	}
+	return m
+}
+
+func resultText(s engine.State) string {
+	switch s {
+	case engine.StateCompleted:
+		return "Its handler kept no result."
+	case engine.StateDeadLetter, engine.StateCancelled:
+		return "It did not complete."
+	case engine.StatePending, engine.StateBlocked, engine.StateLeased, engine.StateFailed:
+	}
+	return "There is none until it completes."
+}
+
+// jobActions are those that the state allows and the caller may do.
+func (v *visit) jobActions(j *inspect.Job) []views.Action {
+	id := j.ID.String()
+	var list []views.Action
+	switch j.State {
+	case engine.StateDeadLetter:
+		if v.may(auth.ScopeDLQWrite) {
+			if j.DiscardedAt.IsZero() {
+				replay := v.k.replayAction(j.ID)
+				replay.Main = true
+				list = append(list, replay, v.k.discardAction(j.ID, false))
+			} else {
+				list = append(list, v.k.restoreAction(j.ID))
+			}
+		}
+	case engine.StatePending, engine.StateFailed, engine.StateBlocked:
+		if v.may(auth.ScopeJobsWrite) {
+			list = append(list, views.Action{
+				Kind: "cancel", Text: "Cancel…", Label: "Cancel job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/cancel"), Harm: true,
+				Fields: []views.Field{versionField(j)},
+			})
+		}
+	case engine.StateLeased, engine.StateCompleted, engine.StateCancelled:
+	}
+	if v.may(auth.ScopeJobsWrite) {
+		list = append(list, views.Action{
+			Kind: "copy", Text: "Enqueue a copy", Label: "Enqueue a copy of job " + shortID(j.ID), Href: v.k.url("/jobs/new?from=" + id),
+		})
+	}
+	return list
+}
+
+func versionField(j *inspect.Job) views.Field {
+	return views.Field{Name: "version", Value: strconv.Itoa(j.Version)}
+}
+
+func (k *Console) replayAction(id engine.ID) views.Action {
+	return views.Action{Kind: "replay", Text: "Replay", Label: "Replay job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/replay"), Post: true}
+}
+
+func (k *Console) discardAction(id engine.ID, row bool) views.Action {
+	return views.Action{
+		Kind: "discard", Text: "Discard…", Label: "Discard job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/discard"), Harm: true, Icon: row,
+	}
+}
+
+func (k *Console) restoreAction(id engine.ID) views.Action {
+	return views.Action{Kind: "restore", Text: "Restore", Label: "Restore job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/restore"), Post: true}
+}
+
+// standing says where the job stands and what that rests on.
+func (v *visit) standing(d dossier) (head, body string) {
+	j, now := &d.job, v.clock.now
+	switch j.Place(now) {
+	case inspect.PlaceReady:
+		if v.figures != nil {
+			if q := v.figures.queue(j.Queue); q != nil {
+				switch {
+				case q.Paused:
+					return "Its queue is paused", "It waits until somebody resumes " + j.Queue + "."
+				case q.Workers == 0:
+					return "No live worker serves its queue", "It waits until a worker for " + j.Queue + " starts."
+				}
+			}
+		}
+		return "Ready for " + span(max(now.Sub(j.ScheduledAt), 0)), "The next free slot takes it, after jobs of a higher priority and those that became ready before."
+	case inspect.PlaceScheduled:
+		return "Not due yet: in " + coarse(j.ScheduledAt.Sub(now)), "It becomes ready at " + j.ScheduledAt.UTC().Format(fullLayout) + "."
+	case inspect.PlaceHeld:
+		return heldHead(j.HeldReason), heldBody(j)
+	case inspect.PlaceRunning:
+		l := j.Lease
+		if l == nil {
+			return "Running", ""
+		}
+		who := l.WorkerName
+		if who == "" {
+			who = "worker " + strconv.FormatInt(l.WorkerID, 10)
+		}
+		if !l.ExpiresAt.After(now) {
+			return "Its lease has expired", who + " was due to renew it " + agoText(now.Sub(l.ExpiresAt)) + "; the reaper takes it back."
+		}
+		return "Running for " + span(max(now.Sub(j.StartedAt), 0)), "On " + who + " under token " + strconv.FormatInt(l.FencingToken, 10) + "; its lease ends in " +
+			coarse(l.ExpiresAt.Sub(now)) + " unless renewed."
+	case inspect.PlaceRetrying:
+		head = "Waiting out its backoff: due now"
+		if ahead := j.ScheduledAt.Sub(now); ahead > 0 {
+			head = "Waiting out its backoff: due in " + coarse(ahead)
+		}
+		body = "Attempt " + strconv.Itoa(j.Attempt) + " of " + strconv.Itoa(j.MaxAttempts) + " failed"
+		if j.LastError != nil {
+			body += " with " + failureName(*j.LastError)
+		}
+		return head, body + "."
+	case inspect.PlaceDead:
+		if !j.DiscardedAt.IsZero() {
+			left := engine.RestoreWindow - now.Sub(j.DiscardedAt)
+			return "Discarded " + agoText(now.Sub(j.DiscardedAt)), "It can be restored for another " + coarse(max(left, 0)) + ", then it is removed."
+		}
+		return "Dead: " + reasonText(j.DeadReason), "It will not run again by itself. Replay puts the same job back in line."
+	case inspect.PlaceCompleted, inspect.PlaceCancelled:
+		return "", ""
+	}
+	return "It stands nowhere", "No place holds it and no run has ended it: that is a fault, which jobctl verify reports."
+}
+
+func heldHead(reason string) string {
+	switch reason {
+	case "no_worker":
+		return "No live worker has a handler for its type"
+	case "type_paused":
+		return "Its type is paused"
+	case "dependency":
+		return "It waits for other jobs"
+	}
+	return "Held back"
+}
+
+func heldBody(j *inspect.Job) string {
+	if j.HeldReason == "no_worker" {
+		return "It becomes ready when a worker that knows " + j.Type + " starts."
+	}
+	return "It becomes ready when the cause is gone."
+}
+
+func reasonText(r engine.Reason) string {
+	switch r {
+	case engine.ReasonExhausted:
+		return "its attempts are used up"
+	case engine.ReasonPermanent:
+		return "its error is permanent"
+	case engine.ReasonPoison:
+		return "it crashed its worker too often"
+	case engine.ReasonExpired:
+		return "it expired before it could run"
+	}
+	return string(r)
+}
+
+func (v *visit) jobNotices(d dossier) []views.Notice {
+	var list []views.Notice
+	if d.job.Payload == nil {
+		list = append(list, views.Notice{State: views.StateLate, Title: "The payload could not be read."})
+	}
+	if d.job.Crashes > 0 && !d.job.State.Finished() {
+		list = append(list, views.Notice{
+			State: views.StateLate, Title: plural(int64(d.job.Crashes), "run") + " of this job " + verb(int64(d.job.Crashes), "was", "were") + " lost with the worker.",
+			Text: text("It runs alone until one ends by itself."),
+		})
+	}
+	return list
+}
+
+func (v *visit) jobFacts(j *inspect.Job) []views.Fact {
+	fact := func(name, value string) views.Fact { return views.Fact{Name: name, Value: text(value)} }
+	priority := priorityText(j.Priority)
+	if n := strconv.Itoa(int(j.Priority)); n != priority {
+		priority += " (" + n + ")"
+	}
+	attempts := strconv.Itoa(j.Attempt) + " of " + strconv.Itoa(j.MaxAttempts)
+	if j.Run > 0 {
+		attempts += ", run " + count(j.Run)
+	}
+	facts := []views.Fact{
+		{Name: "Queue", Value: []views.Span{{Text: j.Queue, Href: v.k.url("/queues/" + escape(j.Queue))}}},
+		{Name: "Type", Value: []views.Span{{Text: j.Type, Href: v.k.url("/types/" + escape(j.Type))}}},
+		fact("Priority", priority), fact("Attempts", attempts), fact("Crashes", strconv.Itoa(j.Crashes)),
+		{Name: "Created", Value: []views.Span{{At: v.clock.past(j.CreatedAt)}}},
+		{Name: "Run at", Value: []views.Span{{At: v.clock.due(j.ScheduledAt)}}},
+	}
+	if !j.FinishedAt.IsZero() {
+		facts = append(facts, views.Fact{Name: "Finished", Value: []views.Span{{At: v.clock.past(j.FinishedAt)}}})
+	}
+	expires := text("never")
+	if !j.ExpiresAt.IsZero() {
+		expires = []views.Span{{At: v.clock.due(j.ExpiresAt)}}
+	}
+	facts = append(facts, views.Fact{Name: "Expires", Value: expires})
+	timeout := "the type's"
+	if j.Timeout > 0 {
+		timeout = span(j.Timeout)
+	}
+	facts = append(facts, fact("Timeout", timeout))
+	if len(j.Tags) > 0 {
+		var tags []views.Span
+		for _, t := range j.Tags {
+			tags = append(tags, views.Span{Text: t, Href: v.k.jobsURL(jobQuery{tag: t})})
+		}
+		facts = append(facts, views.Fact{Name: "Tags", Value: tags})
+	}
+	if j.FencingToken > 0 {
+		facts = append(facts, fact("Token", strconv.FormatInt(j.FencingToken, 10)))
+	}
+	if j.Traceparent != "" {
+		facts = append(facts, views.Fact{Name: "Trace", Value: []views.Span{{Text: cut(j.Traceparent, 20), Code: true}}, Copy: j.Traceparent})
+	}
+	return append(facts, fact("Replays", strconv.Itoa(j.Replays)), fact("Version", strconv.Itoa(j.Version)))
+}
+
+func (v *visit) related(d dossier) []views.Fact {
+	var list []views.Fact
+	if from := d.job.CopiedFrom; from != nil {
+		list = append(list, views.Fact{Name: "Copied from", Value: []views.Span{{Text: shortID(*from), Href: v.k.url("/jobs/" + from.String())}}})
+	}
+	if e := d.job.LastError; e != nil && e.Fingerprint != "" {
+		list = append(list, views.Fact{Name: "Same error", Value: []views.Span{{Text: "fp " + shortPrint(e.Fingerprint), Href: v.k.groupURL(e.Fingerprint)}}})
+	}
+	return list
+}
+
+// payload is the download: whole, its masked values left out like on the page.
+func (k *Console) payload(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	j, err := k.Read.Job(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return k.download(c, "job-"+id.String()+"-payload.json", j.Payload)
+}
+
+func (k *Console) result(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	r, err := k.Read.Result(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return k.download(c, "job-"+id.String()+"-result.json", r.JSON)
+}
+
+// download is a file, never a page: it holds what somebody else wrote.
+func (k *Console) download(c echo.Context, name string, raw json.RawMessage) error {
+	body, err := maskJSON(raw, k.mask)
+	if err != nil {
+		return err
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; sandbox")
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+const maskText = "••••••••"
+
+// maskJSON writes a document without the values of masked keys, numbers digit for
+// digit.
+func maskJSON(raw json.RawMessage, masked func(string) bool) ([]byte, error) {
+	value, err := decodeJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	return encodeJSON(masking(value, masked))
+}
+
+func decodeJSON(raw []byte) (any, error) {
+	if len(raw) == 0 {
+		return map[string]any{}, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var value any
+	err := d.Decode(&value)
+	return value, err
+}
+
+func encodeJSON(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func masking(value any, masked func(string) bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			if masked(key) {
+				out[key] = maskText
+				continue
+			}
+			out[key] = masking(item, masked)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = masking(item, masked)
+		}
+		return out
+	}
+	return value
+}
+
+// unmask puts what from holds where value still has the mask, so that a copy of a
+// job carries what the form could not show.
+func unmask(value, from any, masked func(string) bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		old, _ := from.(map[string]any)
+		for key, item := range v {
+			if masked(key) && item == maskText {
+				if was, ok := old[key]; ok {
+					v[key] = was
+				}
+				continue
+			}
+			v[key] = unmask(item, old[key], masked)
+		}
+	case []any:
+		old, _ := from.([]any)
+		for i, item := range v {
+			var was any
+			if i < len(old) {
+				was = old[i]
+			}
+			v[i] = unmask(item, was, masked)
+		}
+	}
+	return value
+}
