@@ -171,6 +171,11 @@ func (e *Engine) execute(i int, r *run) {
 		}
 		e.claimer.signal()
 	}()
+	if r.ctx.Err() != nil {
+		// Its lease was lost while it waited for a slot: it runs elsewhere by now.
+		r.settle(handedBack(r.row))
+		return
+	}
 	r.began = time.Now() // before the state, which tells watch that it may read it
 	if !r.state.CompareAndSwap(runWaiting, runRunning) {
 		return // handed back meanwhile
@@ -282,8 +287,12 @@ func (e *Engine) longestRun(now time.Time) (longest time.Duration) {
 // handBack settles runs that never started; their attempts are not counted.
 func (e *Engine) handBack(runs []*run) {
 	for _, r := range runs {
-		if r.settle(handedBack(r.row)) {
-			e.inFlight.Add(-1)
+		if !r.settle(handedBack(r.row)) {
+			continue
+		}
+		e.inFlight.Add(-1)
+		if r.suspect {
+			e.suspects.Add(-1)
 		}
 	}
 	e.claimer.signal()
