@@ -130,7 +130,7 @@ func (e *Engine) trouble(component string, err error) {
 	t := &e.troubled
 	t.mu.Lock()
 	now := time.Now()
-	if unreachable(err) {
+	if showsOutage(component) && unreachable(err) {
 		t.last = now
 	}
 	quiet := now.Sub(t.at[component]) < time.Second
@@ -150,6 +150,13 @@ func (e *Engine) trouble(component string, err error) {
 	}
 }
 
+// showsOutage tells whether a component's failing says that leases could not be
+// renewed either. A listener that is cut off again and again, or a slow pass of
+// retention, says nothing of that and must not keep the reaper waiting.
+func showsOutage(component string) bool {
+	return component == "heartbeat" || component == "leader" || component == "reaper"
+}
+
 // note begins a quiet time for the reaper.
 func (t *troubles) note() {
 	t.mu.Lock()
@@ -165,7 +172,7 @@ func unreachable(err error) bool {
 	return !errors.As(err, &pg) || slices.Contains([]string{"08", "25", "53", "57", "58"}, pg.Code[:min(2, len(pg.Code))])
 }
 
-// calmFor is how long no statement of this process has failed.
+// calmFor is how long nothing has failed that shows an outage.
 func (t *troubles) calmFor() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
