@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -374,22 +375,24 @@ func seconds(d *time.Duration) float64 {
 	return d.Seconds()
 }
 
-// insertMany writes jobs without a key by COPY and the others one by one, in
-// their order, all in tx.
+// insertMany writes jobs without a key by COPY and the others one by one, all in
+// tx.
 func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enqueued, error) {
 	now, err := c.q.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	done := make([]Enqueued, len(rs))
+	for _, i := range byKey(rs) {
+		if done[i], err = c.insert(ctx, tx, rs[i], false); err != nil {
+			return nil, err
+		}
+	}
 	jobs := make([]dbsqlc.CopyJobsParams, 0, len(rs))
 	ready := make([]dbsqlc.CopyReadyParams, 0, len(rs))
 	var later []dbsqlc.CopyScheduledParams
 	for i, r := range rs {
 		if r.key != "" {
-			if done[i], err = c.insert(ctx, tx, r, false); err != nil {
-				return nil, err
-			}
 			continue
 		}
 		d := c.accepted(r)
@@ -432,6 +435,20 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enq
 		}
 	}
 	return done, nil
+}
+
+// byKey lists the requests that have a key, in the order of their keys: two
+// batches with the same keys then wait for each other instead of in a circle.
+// Of equal keys the first stays first.
+func byKey(rs []request) []int {
+	var keyed []int
+	for i := range rs {
+		if rs[i].key != "" {
+			keyed = append(keyed, i)
+		}
+	}
+	slices.SortStableFunc(keyed, func(a, b int) int { return strings.Compare(rs[a].key, rs[b].key) })
+	return keyed
 }
 
 var _ interface {
