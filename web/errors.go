@@ -192,6 +192,9 @@ func (s *server) answerError(err error, c echo.Context) {
 	if p.retryAfter != "" {
 		h.Set(echo.HeaderRetryAfter, p.retryAfter)
 	}
+	if s.failPage(c, p) {
+		return
+	}
 	body, err := json.Marshal(p)
 	if err != nil {
 		body = []byte(`{"title":"Something went wrong here","status":500,"code":"internal"}`)

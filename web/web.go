@@ -16,6 +16,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/web/api"
 	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
+	"github.com/reliable-job-engine/reliable-job-engine/web/console"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
@@ -48,6 +49,14 @@ type Config struct {
 	RequestTimeout time.Duration
 	// PayloadMaxBytes is the engine's limit. Default [engine.DefaultPayloadMaxBytes].
 	PayloadMaxBytes int
+
+	// Console are the settings of the web console; nil leaves it out. What it reads,
+	// acts through and is told by this package is filled in by New.
+	Console *console.Config
+	// Accounts are the people who sign in to the console, by AuthMode. Without them
+	// everybody may use it: Addr must be a loopback address, and Development set.
+	Accounts auth.Accounts
+	AuthMode auth.Mode
 }
 
 type server struct {
@@ -55,7 +64,8 @@ type server struct {
 	metrics *ops.Metrics
 	build   ops.Build
 	timeout time.Duration
-	help    string // where problems are explained
+	help    string           // where problems are explained
+	console *console.Console // nil without one
 }
 
 // New returns the handler. Its error says which setting to mend.
@@ -97,7 +107,11 @@ func newEcho(c Config) (*echo.Echo, error) {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = guard.ClientAddress
-	e.Use(s.nameRequest, s.logRequest, s.recover, s.limitTime, guard.SameOrigin, guard.RequireToken)
+	requireToken, err := s.openConsole(c, guard)
+	if err != nil {
+		return nil, fmt.Errorf("new server: %w", err)
+	}
+	e.Use(s.nameRequest, s.logRequest, s.recover, s.limitTime, guard.SameOrigin, requireToken)
 
 	health := ops.NewHealth(c.Build, append(c.Ready[:len(c.Ready):len(c.Ready)], ops.Draining(c.Draining)), c.Log)
 	for _, method := range []string{http.MethodGet, http.MethodHead} { // some probes ask by HEAD
@@ -106,7 +120,12 @@ func newEcho(c Config) (*echo.Echo, error) {
 	}
 	e.GET(auth.MetricsPath, echo.WrapHandler(c.Metrics.Handler()))
 	e.GET("/api/v1/version", plain(health.Version))
-	e.GET("/", s.welcome)
+	if s.console != nil {
+		e.GET("/", func(c echo.Context) error { return c.Redirect(http.StatusFound, s.console.Base+"/") })
+		s.console.Mount(e)
+	} else {
+		e.GET("/", s.welcome)
+	}
 	api.New(api.Config{
 		Engine: c.Engine, Read: c.Read, Acts: c.Metrics, Log: c.Log, PayloadMaxBytes: c.PayloadMaxBytes,
 		ClientAddress: guard.ClientAddress, RequestID: requestID,
