@@ -88,7 +88,7 @@ func (c *claimer) run(ctx context.Context) {
 				c.lost = true
 				failures++
 				c.e.trouble("claim", err)
-				c.e.sleep(ctx, backoffAfter(failures, c.e.cfg.PollInterval))
+				c.e.sleep(ctx, backoffAfter(failures, time.Second))
 			default:
 				failures = 0
 				c.e.lastClaim.Store(time.Now().UnixNano())

@@ -53,7 +53,8 @@ func newFinisher(e *Engine) *finisher {
 	return &finisher{e: e, signal: make(chan struct{}, 1), drop: map[int64]struct{}{}}
 }
 
-func (f *finisher) add(r *run, v verdict) {
+// ended is what the finisher writes of a run.
+func (r *run) ended(v verdict) ended {
 	x := ended{run: r, verdict: v}
 	if !r.began.IsZero() {
 		x.took = time.Since(r.began)
@@ -66,6 +67,11 @@ func (f *finisher) add(r *run, v verdict) {
 		x.result = r.result
 	}
 	r.mu.Unlock()
+	return x
+}
+
+func (f *finisher) add(r *run, v verdict) {
+	x := r.ended(v)
 	f.mu.Lock()
 	f.waiting = append(f.waiting, x)
 	first := len(f.waiting) == 1

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 )
 
 // onceKept is how long the rows of [Once] stay: longer than a job lives with
@@ -41,16 +43,17 @@ func Once(ctx context.Context, tx pgx.Tx, key string, fn func(context.Context) e
 
 // CompleteTx ends the job inside the handler's own transaction: what the
 // handler wrote and the job's end commit together or not at all. Return nil
-// after committing. Errors: [ErrLeaseLost], when the token no longer holds the
+// after committing. The result and the log lines kept are those set before the
+// call. Errors: [ErrLeaseLost], when the token no longer holds the
 // job; roll back. If tx does not commit, the attempt counts as failed.
 func CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	r := runFrom(ctx)
 	if r == nil {
 		return fmt.Errorf("complete: %w", errOutsideHandler)
 	}
-	x := ended{run: r}
-	n, err := r.engine.q.CompleteJobInTx(ctx, tx, r.row.ID, x.started(), int32(min(x.wait().Milliseconds(), 1<<31-1)), int16(r.row.Attempt),
-		r.row.FencingToken)
+	x := r.ended(verdict{outcome: OutcomeCompleted})
+	n, err := r.engine.q.CompleteJobInTx(ctx, tx, dbsqlc.CompleteJobInTxParams{JobID: r.row.ID, Token: r.row.FencingToken, StartedAt: x.started(),
+		WaitMs: int32(min(x.wait().Milliseconds(), 1<<31-1)), Attempt: int16(r.row.Attempt), Logs: x.logs, Result: string(x.result)})
 	if err != nil {
 		return fmt.Errorf("complete job %s: %w", r.row.ID, err)
 	}

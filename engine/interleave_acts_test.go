@@ -97,7 +97,7 @@ func completeInTx(commit bool) program {
 			if err := a.begin(ctx); err != nil {
 				return err
 			}
-			n, err = a.w.q.CompleteJobInTx(ctx, a.tx, k.id, time.Now(), 1, 1, k.token)
+			n, err = a.w.q.CompleteJobInTx(ctx, a.tx, dbsqlc.CompleteJobInTxParams{JobID: k.id, Token: k.token, StartedAt: time.Now(), WaitMs: 1, Attempt: 1})
 			return err
 		})
 		if err == nil {

@@ -81,8 +81,9 @@ FROM (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@tokens::bigint[]) AS to
 -- name: CompleteJobInTx :execrows
 -- CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
 -- batch alone; no row is the answer that the lease is lost.
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
-SELECT @job_id::uuid, k.id, k.worker_id, k.claimed_at, @started_at::timestamptz, @wait_ms::int, @attempt::smallint, 1
+INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result)
+SELECT @job_id::uuid, k.id, k.worker_id, k.claimed_at, @started_at::timestamptz, @wait_ms::int, @attempt::smallint, 1,
+  nullif(@logs::text, '')::jsonb, nullif(@result::text, '')::jsonb
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
       WHERE c.id = @token::bigint AND @job_id::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
 ON CONFLICT (job_id, fencing_token) DO NOTHING;

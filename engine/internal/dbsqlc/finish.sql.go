@@ -156,22 +156,35 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 }
 
 const CompleteJobInTx = `-- name: CompleteJobInTx :execrows
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
-SELECT $1::uuid, k.id, k.worker_id, k.claimed_at, $2::timestamptz, $3::int, $4::smallint, 1
+INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result)
+SELECT $1::uuid, k.id, k.worker_id, k.claimed_at, $2::timestamptz, $3::int, $4::smallint, 1,
+  nullif($5::text, '')::jsonb, nullif($6::text, '')::jsonb
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
-      WHERE c.id = $5::bigint AND $1::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
+      WHERE c.id = $7::bigint AND $1::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
 ON CONFLICT (job_id, fencing_token) DO NOTHING
 `
 
+type CompleteJobInTxParams struct {
+	JobID     uuid.UUID
+	StartedAt time.Time
+	WaitMs    int32
+	Attempt   int16
+	Logs      string
+	Result    string
+	Token     int64
+}
+
 // CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
 // batch alone; no row is the answer that the lease is lost.
-func (q *Queries) CompleteJobInTx(ctx context.Context, db DBTX, jobID uuid.UUID, startedAt time.Time, waitMs int32, attempt int16, token int64) (int64, error) {
+func (q *Queries) CompleteJobInTx(ctx context.Context, db DBTX, arg CompleteJobInTxParams) (int64, error) {
 	result, err := db.Exec(ctx, CompleteJobInTx,
-		jobID,
-		startedAt,
-		waitMs,
-		attempt,
-		token,
+		arg.JobID,
+		arg.StartedAt,
+		arg.WaitMs,
+		arg.Attempt,
+		arg.Logs,
+		arg.Result,
+		arg.Token,
 	)
 	if err != nil {
 		return 0, err
