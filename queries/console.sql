@@ -25,8 +25,11 @@ ORDER BY h.job_id DESC LIMIT @max_jobs::int;
 SELECT j.id FROM jobs AS j WHERE j.id = ANY(@ids::uuid[]) AND @tag::text = ANY(j.tags) ORDER BY j.id DESC;
 
 -- name: ListNextReadyIDs :many
--- The first in line of a queue, in the order in which they will be claimed.
-SELECT r.job_id FROM job_ready AS r WHERE r.queue = @queue::text ORDER BY r.priority DESC, r.seq LIMIT @max_jobs::int;
+-- The first in line of a queue, in the order in which they will be claimed: lane by lane, since an ORDER BY over both
+-- columns sorts the whole first priority.
+SELECT h.job_id FROM (SELECT generate_series(5, 0, -1)::smallint AS priority) AS lane CROSS JOIN LATERAL (
+  SELECT r.job_id, r.seq FROM job_ready AS r WHERE r.queue = @queue::text AND r.priority = lane.priority ORDER BY r.seq LIMIT @max_jobs::int) AS h
+ORDER BY lane.priority DESC, h.seq LIMIT @max_jobs::int;
 
 -- name: CountClosed :many
 -- Completed and cancelled jobs, each counted no further than count_cap. A job that completed or was cancelled has one run
@@ -163,7 +166,8 @@ FROM (
     SELECT e.job_id, e.fencing_token, e.worker_id, e.claimed_at, e.started_at, e.finished_at, e.attempt, e.outcome, e.error_class, e.error
     FROM job_executions AS e ORDER BY e.job_id DESC, e.fencing_token DESC LIMIT @scan_max::int) AS x
   WHERE x.worker_id = @worker_id::bigint ORDER BY x.finished_at DESC LIMIT @max_rows::int) AS w
-LEFT JOIN jobs AS j ON j.id = w.job_id ORDER BY w.finished_at DESC;
+LEFT JOIN LATERAL (SELECT q.type, q.queue, q.max_attempts FROM jobs AS q WHERE q.id = w.job_id OFFSET 0) AS j ON true
+ORDER BY w.finished_at DESC;
 
 -- name: CountLostRuns :many
 -- Runs that were taken back from workers since an instant.

@@ -614,10 +614,13 @@ func (q *Queries) ListHeldIDs(ctx context.Context, db DBTX, before uuid.UUID, ty
 }
 
 const ListNextReadyIDs = `-- name: ListNextReadyIDs :many
-SELECT r.job_id FROM job_ready AS r WHERE r.queue = $1::text ORDER BY r.priority DESC, r.seq LIMIT $2::int
+SELECT h.job_id FROM (SELECT generate_series(5, 0, -1)::smallint AS priority) AS lane CROSS JOIN LATERAL (
+  SELECT r.job_id, r.seq FROM job_ready AS r WHERE r.queue = $1::text AND r.priority = lane.priority ORDER BY r.seq LIMIT $2::int) AS h
+ORDER BY lane.priority DESC, h.seq LIMIT $2::int
 `
 
-// The first in line of a queue, in the order in which they will be claimed.
+// The first in line of a queue, in the order in which they will be claimed: lane by lane, since an ORDER BY over both
+// columns sorts the whole first priority.
 func (q *Queries) ListNextReadyIDs(ctx context.Context, db DBTX, queue string, maxJobs int32) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, ListNextReadyIDs, queue, maxJobs)
 	if err != nil {
@@ -757,7 +760,8 @@ FROM (
     SELECT e.job_id, e.fencing_token, e.worker_id, e.claimed_at, e.started_at, e.finished_at, e.attempt, e.outcome, e.error_class, e.error
     FROM job_executions AS e ORDER BY e.job_id DESC, e.fencing_token DESC LIMIT $1::int) AS x
   WHERE x.worker_id = $2::bigint ORDER BY x.finished_at DESC LIMIT $3::int) AS w
-LEFT JOIN jobs AS j ON j.id = w.job_id ORDER BY w.finished_at DESC
+LEFT JOIN LATERAL (SELECT q.type, q.queue, q.max_attempts FROM jobs AS q WHERE q.id = w.job_id OFFSET 0) AS j ON true
+ORDER BY w.finished_at DESC
 `
 
 type ListWorkerRecentRow struct {
