@@ -17,6 +17,9 @@
 // (HX-Target "div#dialog-body") and are answered by ConfirmDialog.
 //
 // A form of a row posts with HX-Target "tr#dead-{id}" and is answered by
-// DeadRowSwap, the row as it is now and the flash; any other form with
-// FlashOnly or a plain 303, which the script follows as a browser does.
+// DeadRowSwap, the row as it is now and the flash, also when the action was
+// refused (409). Every other form is posted by the browser and answered by a 303.
+// A htmx request that must go elsewhere is answered by the HX-Redirect header, for
+// fetch follows a 303 by itself; one without a session by 401; and where nothing
+// has changed since the HX-PTag header it sends, by 304.
 package views

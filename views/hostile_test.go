@@ -14,7 +14,7 @@ var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)" x="`,
 	`</textarea><script>alert(1)</script>`, `</title><script>alert(1)</script>`, `</time><svg onload=alert(1)>`, `<!--`, `]]><b onclick=alert(1)>`,
 	`<template hx type="partial" hx-target="body"><b>x</b></template>`, `<hx-partial hx-target="body">x</hx-partial>`, `<div hx-get="/x" hx-trigger="load">`,
-	`javascript:alert(1)`, ` JaVaScRiPt:alert(1)`, "java\nscript:alert(1)", `data:text/html,<script>alert(1)</script>`, `{{ constructor }}`, "\x00<b>", "‮txt.exe", `&lt;script&gt;`,
+	`javascript:alert(1)`, ` JaVaScRiPt:alert(1)`, "java\nscript:alert(1)", `data:text/html,<script>alert(1)</script>`, `{{ constructor }}`, "\x00<b>", "\u202etxt.exe", `&lt;script&gt;`,
 }
 
 // fill puts s into every text that v can hold, and makes each list and pointer

@@ -142,13 +142,6 @@ func classes(list ...string) string {
 	return out
 }
 
-func current(yes bool) string {
-	if yes {
-		return "page"
-	}
-	return ""
-}
-
 func orDash(s string) string {
 	if s == "" {
 		return "—"
