@@ -85,6 +85,13 @@ func CheckSchema(ctx context.Context, q Querier) error {
 	return checkSchema(ctx, q, migrations)
 }
 
+// SchemaVersions are the newest version applied to the database, "" before the
+// first, and the newest this binary knows.
+func SchemaVersions(ctx context.Context, q Querier) (database, binary string, err error) {
+	database, err = appliedVersion(ctx, q)
+	return database, newestVersion(migrations), err
+}
+
 func checkSchema(ctx context.Context, q Querier, files fs.FS) error {
 	database, err := appliedVersion(ctx, q)
 	if err != nil {

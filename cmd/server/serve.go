@@ -12,6 +12,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/web"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
@@ -39,7 +40,13 @@ func serve(p *boot.Process) error {
 	if err != nil {
 		return err
 	}
-	handler, err := web.New(webConfig(p, pool, read, e, metrics))
+	accounts, err := openAccounts(p, pool)
+	if err != nil {
+		return err
+	}
+	c := webConfig(p, pool, read, e, metrics)
+	c.Accounts, c.AuthMode, c.Console = accounts, auth.Mode(p.Config.Auth.Mode), consoleConfig(p, pool)
+	handler, err := web.New(c)
 	if err != nil {
 		return err
 	}

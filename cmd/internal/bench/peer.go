@@ -94,7 +94,9 @@ func Run(ctx context.Context, t Task) (Result, error) {
 	return r, nil
 }
 
-func setup(ctx context.Context, t Task) (Result, error) { return Result{}, db.Migrate(ctx, t.URL, t.Log) }
+func setup(ctx context.Context, t Task) (Result, error) {
+	return Result{}, db.Migrate(ctx, t.URL, t.Log)
+}
 
 const fillPayload = `jsonb_build_object('n', 1, 't', 1, 'pad', repeat('x', 60))`
 

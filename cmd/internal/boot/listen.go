@@ -62,6 +62,31 @@ func (p *Process) Serve(name string, ln net.Listener, h http.Handler) {
 	})
 }
 
+// Every runs a small task at once and then each interval until the process ends.
+// Its errors are logged; a pass has 10 s.
+func (p *Process) Every(name string, interval time.Duration, pass func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			call, done := context.WithTimeout(ctx, 10*time.Second)
+			if err := pass(call); err != nil && ctx.Err() == nil {
+				p.Log.Warn("task failed", "task", name, "error", err)
+			}
+			done()
+			select {
+			case <-ctx.Done():
+			case <-time.After(interval):
+			}
+		}
+	}()
+	p.onClose(name, func(stop context.Context) error {
+		cancel()
+		return within(stop, 100*time.Millisecond, func() { <-ended })
+	})
+}
+
 // Local is the address at which this machine reaches ln.
 func Local(ln net.Listener) string {
 	at := ln.Addr().(*net.TCPAddr)

@@ -71,10 +71,20 @@ type Config struct {
 	Log       LogSettings
 	SMTP      SMTPSettings
 	Webhook   WebhookSettings
+	Console   ConsoleSettings
 	Ctl       CtlSettings
 
-	given map[string]bool
+	given     map[string]bool
+	effective []Effective
 }
+
+// Effective is a setting as it holds, for people to read. A secret's value is not
+// in it.
+type Effective struct{ Name, Value, Source string }
+
+// Effective lists every setting read, in the order of the documents. Source is
+// the variable the value came from, or "default".
+func (c *Config) Effective() []Effective { return c.effective }
 
 // ServerSettings are for the listener of API and console.
 type ServerSettings struct {
@@ -190,6 +200,12 @@ type SMTPSettings struct {
 type WebhookSettings struct {
 	AllowHosts  []string // names, addresses or ranges allowed although private
 	SigningKeys []Secret // each whsec_ and base64; all sign, so that keys can be rotated
+}
+
+// ConsoleSettings are for the web console.
+type ConsoleSettings struct {
+	BasePath string   // where it stands, without a slash at its end
+	Mask     []string // parts of payload keys whose values are hidden
 }
 
 // CtlSettings are for jobctl.

@@ -66,7 +66,7 @@ func TestExampleFileIsWhatThePlainStartDoes(t *testing.T) {
 		}
 	}
 	plain, all := mustLoad(t, Server), mustLoad(t, Server, lines...)
-	plain.given, all.given = nil, nil
+	plain.given, all.given, plain.effective, all.effective = nil, nil, nil, nil
 	if d := cmp.Diff(plain, all, cmp.AllowUnexported(Config{})); d != "" {
 		t.Errorf("the example's values are not the defaults (-default +example):\n%s", d)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -277,4 +278,21 @@ func postgresURL(to func(*Config) *Secret) kind {
 		_, err := pgconn.ParseConfig(raw)
 		return Secret(raw), err == nil
 	})
+}
+
+var pathPattern = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+
+// basePath is a path prefix. The API's own paths are taken.
+func basePath(to func(*Config) *string) kind {
+	return into("must be a path such as /console, not one of the API's, without a slash at its end", to, func(raw string) (string, bool) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(raw, "/"), "/")
+		taken := slices.Contains([]string{"api", "jobs", "healthz", "readyz", "metrics", "help"}, first)
+		return raw, pathPattern.MatchString(raw) && !taken && !strings.Contains(raw, "/.")
+	})
+}
+
+func words(to func(*Config) *[]string) kind {
+	return or("none", listOf("must be none, or words with commas between", to, func(w string) (string, bool) {
+		return w, w != ""
+	}), to)
 }

@@ -48,6 +48,7 @@ func (r *reader) read(s setting) {
 	if !ok {
 		raw, from = s.def, s.name
 	}
+	r.cfg.effective = append(r.cfg.effective, s.effective(raw, from, ok))
 	if raw == "" {
 		return
 	}
@@ -62,6 +63,21 @@ func (r *reader) read(s setting) {
 	}
 	r.problem(from, raw, s.kind.want)
 	r.bad[s.name] = true
+}
+
+// effective is the setting for people to read.
+func (s setting) effective(raw, from string, given bool) Effective {
+	e := Effective{Name: s.name, Value: strings.TrimSpace(raw), Source: from}
+	switch {
+	case given && (s.secret || strings.Contains(raw, "@")):
+		e.Value = "set, hidden"
+	case given:
+	case s.derived != "":
+		e.Value, e.Source = s.derived, "default"
+	default:
+		e.Source = "default"
+	}
+	return e
 }
 
 // lookup gives the value and the variable it came from: the name itself, its

@@ -73,6 +73,12 @@ var groups = []group{
 		{name: "BOOTSTRAP_ADMIN_PASSWORD", secret: true, help: "password of admin, the first user of an empty installation: at least 12 characters",
 			kind: newPassword(func(c *Config) *Secret { return &c.Bootstrap.AdminPassword })},
 	}},
+	{title: "Console", settings: []setting{
+		{name: "CONSOLE_BASE_PATH", def: "/console", help: "where the console stands",
+			kind: basePath(func(c *Config) *string { return &c.Console.BasePath })},
+		{name: "PAYLOAD_MASK", def: "password,token,secret,authorization,card", help: "parts of payload keys whose values the console hides, or none",
+			kind: words(func(c *Config) *[]string { return &c.Console.Mask })},
+	}},
 	{title: "Database (in development, leave both DATABASE_URL and DB_HOST out for a private Postgres in .data)", settings: []setting{
 		{name: "DATABASE_URL", secret: true, help: "whole address; wins over the parts below",
 			kind: postgresURL(func(c *Config) *Secret { return &c.DB.URL })},
@@ -186,5 +192,5 @@ var groups = []group{
 // withoutEffect are names that other versions of the product read. Set, they
 // are noted, so that nobody trusts in them. A trailing * stands for any ending.
 var withoutEffect = []string{
-	"CONSOLE_BASE_PATH", "DB_READ_URL", "OIDC_*", "OTEL_*", "PAYLOAD_MASK",
+	"DB_READ_URL", "OIDC_*", "OTEL_*",
 }
