@@ -256,7 +256,7 @@ func (v *visit) deadRow(d *inspect.DeadLetter) views.DeadRow {
 		Died: v.clock.past(d.DiedAt), Discarded: v.clock.past(d.DiscardedAt), Attempts: strconv.Itoa(d.Attempt) + " of " + strconv.Itoa(d.MaxAttempts),
 		Reason: string(d.Reason), Class: failureName(d.Error), Error: firstLine(d.Error.Message, 160),
 	}
-	if r.Class == firstLine(d.Error.Message, 60) {
+	if r.Class == firstLine(d.Error.Message, 80) {
 		r.Error = ""
 	}
 	if d.Replays > 0 {

@@ -225,7 +225,7 @@ func (v *visit) jobRow(j *inspect.Job) views.JobRow {
 func errorLine(f *inspect.Failure) string {
 	line := firstLine(f.Message, 160)
 	switch {
-	case f.Class == "" || strings.HasPrefix(line, f.Class):
+	case f.Class == "" || plainClasses[f.Class] && line != "" || strings.HasPrefix(line, f.Class):
 		return line
 	case line == "":
 		return f.Class

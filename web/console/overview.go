@@ -160,15 +160,15 @@ func figureShare(part, whole int64) []views.Span {
 	return []views.Span{{Text: value, Tone: tone}, {Text: unit, Small: true, Tone: tone}}
 }
 
+// plainClasses say of an error only that it is one.
+var plainClasses = map[string]bool{"errors.errorString": true, "errors.joinError": true, "fmt.wrapError": true, "fmt.wrapErrors": true}
+
 // failureName is what a failure is called: its class, or how its message begins.
 func failureName(f inspect.Failure) string {
-	if f.Class != "" {
-		return cut(f.Class, 60)
+	if m := firstLine(f.Message, 80); f.Class == "" || plainClasses[f.Class] && m != "" {
+		return orWord(m, "unknown error")
 	}
-	if m := firstLine(f.Message, 60); m != "" {
-		return m
-	}
-	return "unknown error"
+	return cut(f.Class, 60)
 }
 
 // groupURL is the page of one error. What died without any, since it expired, has

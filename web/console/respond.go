@@ -87,9 +87,10 @@ func (v *visit) render(status int, page templ.Component) error {
 }
 
 // render draws before anything is sent, so that a mistake is still an error page.
+// An error page is drawn when the request's time is already over.
 func render(ctx context.Context, page templ.Component) ([]byte, error) {
 	var b bytes.Buffer
-	if err := page.Render(ctx, &b); err != nil {
+	if err := page.Render(context.WithoutCancel(ctx), &b); err != nil {
 		return nil, fmt.Errorf("draw page: %w", err)
 	}
 	return b.Bytes(), nil

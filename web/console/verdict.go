@@ -133,7 +133,7 @@ func (s signs) deaths() []finding {
 	}
 	if s.Deaths.Top.Fingerprint != "" {
 		f.path, f.since = "/dlq/groups/"+escape(s.Deaths.Top.Fingerprint), s.Deaths.TopFirst
-		f.link = strings.Join(filled(s.Deaths.Queue, s.Deaths.Type, s.Deaths.Top.Class), " / ")
+		f.link = strings.Join(filled(s.Deaths.Queue, s.Deaths.Type, className(s.Deaths.Top.Class)), " / ")
 	}
 	return []finding{f}
 }
@@ -196,6 +196,14 @@ func some(names []string) string {
 	default:
 		return strings.Join(names[:2], ", ") + " and " + count(int64(n-2)) + " more"
 	}
+}
+
+// className is a class that tells something; empty for the others.
+func className(class string) string {
+	if plainClasses[class] {
+		return ""
+	}
+	return cut(class, 60)
 }
 
 func filled(words ...string) []string {
