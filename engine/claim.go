@@ -100,6 +100,8 @@ func (c *claimer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-c.freed:
+			// The suspect that ran may have ended; the next one waits behind it.
+			drained = drained && !c.sawSuspect
 		case <-c.woken:
 			drained = false
 		case <-poll.C:
