@@ -231,6 +231,17 @@ var promote = simple(func(ctx context.Context, a *actor) (func(), error) {
 	return func() {}, err
 })
 
+// park takes what no worker can run out of line, unpark brings it back.
+var park = simple(func(ctx context.Context, a *actor) (func(), error) {
+	_, err := a.w.q.ParkJobs(ctx, a.tx, []string{DefaultQueue}, []int16{1}, []string{"race"}, 100)
+	return func() {}, err
+})
+
+var unpark = simple(func(ctx context.Context, a *actor) (func(), error) {
+	_, err := a.w.q.UnparkJobs(ctx, a.tx, []string{"race"}, 100)
+	return func() {}, err
+})
+
 var expire = simple(func(ctx context.Context, a *actor) (func(), error) {
 	rows, err := a.w.q.ExpireWaiting(ctx, a.tx, false, a.w.jobs)
 	got := make([]key, len(rows))

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +29,11 @@ const childMode = "RJE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	switch os.Getenv(childMode) {
 	case "":
+		// Tests wait for the database and for leases to end, more than they compute.
+		flag.Parse()
+		if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	case "delays":
 		for range 5 {

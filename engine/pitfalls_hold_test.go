@@ -184,3 +184,28 @@ func TestKeyedBatchesInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		t.Errorf("%d jobs, %d told created, want 200", n, created.Load())
 	}
 }
+
+// TestSuspectsFollowOneAnother: a worker that died with many jobs leaves many suspects, and each is run alone. The next is
+// taken when one has ended, not at the next poll.
+func TestSuspectsFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	c := hasty(handlers(nil))
+	c.PollInterval = time.Second
+	e := start(t, pool, c)
+	if _, err := pool.Exec(t.Context(), "INSERT INTO queues (name, paused_at) VALUES ('q', now())"); err != nil {
+		t.Fatal(err)
+	}
+	var ids []engine.ID
+	for range 60 {
+		ids = append(ids, enqueue(t, e, "plain", engine.EnqueueOptions{Queue: "q"}))
+	}
+	lose(t, pool, ids...)
+	if _, err := pool.Exec(t.Context(), "DELETE FROM queues"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "60 suspects complete", func() bool {
+		return one[int](t, pool, "SELECT count(*) FROM job_executions WHERE outcome = 1") == 60
+	})
+	healthy(t, pool, e)
+}

@@ -245,13 +245,18 @@ func TestI1TheListenerComesBackAfterARestart(t *testing.T) {
 	c.PollInterval = time.Minute // only a notification, or a full look at once, brings a job sooner
 	e := start(t, pool, c)
 	eventually(t, "it listens", func() bool { return e.Status().Listening })
+	healthy(t, pool, e)
+	// Announced to nobody, as what is committed while nobody listens.
+	id := one[engine.ID](t, pool, "SELECT enqueue_job(type => 'plain', notify => false)")
+	time.Sleep(200 * time.Millisecond)
+	if s := stateOf(t, pool, id); s != "pending" {
+		t.Fatalf("an unannounced job is %s before the next poll", s)
+	}
 	server.Stop()
 	eventually(t, "it says that it does not", func() bool { return !e.Status().Listening })
 	server.Start()
 	up := time.Now()
 	other := restored(t, server)
-	// Written before it listens again, announced to nobody.
-	id := one[engine.ID](t, other, "SELECT enqueue_job(type => 'plain', notify => false)")
 	within(t, 5*time.Second, "it listens again", func() bool { return e.Status().Listening })
 	t.Logf("it listened again after %v", time.Since(up))
 	reaches(t, other, id, "completed")
