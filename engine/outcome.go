@@ -135,8 +135,9 @@ func timeoutError(timeout time.Duration) error {
 	return fmt.Errorf("the handler went on after its timeout of %s: %w", timeout, ErrTimeout)
 }
 
-// classOf names an error's kind: what it says of itself, or the type of the
-// innermost error.
+// classOf names an error's kind: what it says of itself, or the outermost type
+// that is more than a wrapping. Deeper ones tell of mechanics: every refused
+// connection ends in a syscall.Errno.
 func classOf(err error) string {
 	var own interface{ ErrorClass() string }
 	if errors.As(err, &own) {
@@ -146,13 +147,24 @@ func classOf(err error) string {
 	if errors.As(err, &p) {
 		return "panic"
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+	for err != nil {
+		name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+		switch name {
+		case "fmt.wrapError", "fmt.wrapErrors", "errors.errorString", "errors.joinError", "engine.permanentError", "engine.retryAfterError":
+			err = unwrapFirst(err)
+		default:
+			return name
 		}
-		err = inner
 	}
+	return "error"
+}
+
+// unwrapFirst is the error inside, the first of several.
+func unwrapFirst(err error) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok && len(several.Unwrap()) > 0 {
+		return several.Unwrap()[0]
+	}
+	return errors.Unwrap(err)
 }
 
 // clean makes s fit a text column: Postgres takes neither NUL nor bad UTF-8.
