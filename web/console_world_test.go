@@ -202,3 +202,9 @@ func (s *scene) group(id string) string {
 	}
 	return "/dlq/groups/" + url.PathEscape(d.Error.Fingerprint)
 }
+
+func shortly() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
+}
+
+func consoleReads(pool *pgxpool.Pool) *inspect.Reader { return inspect.New(pool) }

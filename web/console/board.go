@@ -131,13 +131,17 @@ func (b *board) readOnce() time.Duration {
 	defer cancel()
 	b.mu.Lock()
 	var before *inspect.Pulse
+	maxAge := boardInterval / 2 // a snapshot that the metrics have just read will do
+	if b.floor.After(start.Add(-maxAge)) {
+		maxAge = 0
+	}
 	if b.last != nil {
 		before = b.last.pulse
 	}
 	b.mu.Unlock()
 	f := &figures{at: start}
 	var err error
-	if f.snap, err = b.read.Snapshot(ctx, boardInterval/2); err == nil {
+	if f.snap, err = b.read.Snapshot(ctx, maxAge); err == nil {
 		f.pulse, err = b.read.Pulse(ctx, before)
 	}
 	if err == nil {
