@@ -11,9 +11,14 @@ BUILT_AT  = $(shell date -u $${SOURCE_DATE_EPOCH:+-d @$$SOURCE_DATE_EPOCH} +%Y-%
 LDFLAGS   = -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).builtAt=$(BUILT_AT)
 
 GO       ?= go
-WITH_ENV := tools/withenv '$(ENV_FILE)'
+WITH_ENV := tools/withenv '$(ENV_FILE)' deploy/withdb
 # The tools are pinned in a module of their own, which keeps a product team's module graph small.
 TOOL     := $(GO) tool -modfile=tools/go.mod
+
+# Where deploy/withdb looks for the address of the Postgres in a container.
+POSTGRES_ENV_FILE = deploy/secrets/postgres.env
+POSTGRES_ENV = at=$$(docker compose port postgres 5432) && umask 077 && \
+	echo "DATABASE_URL=postgres://postgres:$$(cat deploy/secrets/db_password)@$$at/reliable_job_engine?sslmode=disable" >$(POSTGRES_ENV_FILE)
 
 # Packages with goroutines of their own or with handlers called by many.
 RACY      = $(addprefix ./,$(addsuffix /...,$(wildcard engine web db cmd)))
@@ -26,9 +31,10 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	| sed -nE 's,^([^ ]+) $(MODULE)/db/(dbtest|localpg)$$,\1,p' | sort -u
 
 .DEFAULT_GOAL := help
-.PHONY: help run dev up down restart logs clean simulate with-env \
+.PHONY: help run dev start stop simulate with-env \
+	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
-	test test-unit test-integration test-race interleave bench \
+	test test-tools test-unit test-integration test-race interleave bench \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -42,26 +48,19 @@ run: build-server ## build the server and run it; in development it brings its o
 dev: ## run the server, and build it anew whenever a .templ or .go file changes
 	@$(WITH_ENV) $(TOOL) templ generate --watch --cmd "$(GO) run ./cmd/server"
 
-up: build-server ## run the server in the background: process id and log in .data
+start: build-server ## run the server in the background, without Docker: process id and log in .data
 	@mkdir -p .data
 	@if [ -s .data/server.pid ] && kill -0 "$$(cat .data/server.pid)" 2>/dev/null; then \
 		echo "already running, process $$(cat .data/server.pid)"; exit 0; fi; \
 	nohup $(WITH_ENV) bin/server >>.data/server.log 2>&1 </dev/null & pid=$$!; echo $$pid >.data/server.pid; \
 	sleep 2; kill -0 $$pid 2>/dev/null || { rm .data/server.pid; tail -n 20 .data/server.log; echo "the server ended at once" >&2; exit 1; }; \
-	echo "running, process $$pid; make logs follows it, make down stops it"
+	echo "running, process $$pid; its log is .data/server.log; make stop stops it"
 
-down: ## stop what up started; running jobs may finish
+stop: ## stop what start started; running jobs may finish
 	@if ! [ -s .data/server.pid ]; then echo "not running"; exit 0; fi; \
 	pid=$$(cat .data/server.pid); kill -TERM $$pid 2>/dev/null || true; \
 	for i in $$(seq 120); do kill -0 $$pid 2>/dev/null || { rm -f .data/server.pid; echo stopped; exit 0; }; sleep 1; done; \
 	echo "process $$pid still drains after 120 s" >&2; exit 1
-
-restart: ## down, then up
-	@$(MAKE) --no-print-directory down
-	@$(MAKE) --no-print-directory up
-
-logs: ## follow the log of what up started
-	@mkdir -p .data && touch .data/server.log && tail -n 100 -F .data/server.log
 
 simulate: build-cli ## fill the database with a realistic mix and an incident
 	@$(WITH_ENV) bin/jobctl simulate --scenario incident --seed 7
@@ -75,8 +74,58 @@ migrate-down: build-cli ## take back the newest migration
 with-env: ## run CMD with the settings of .env, as in: make with-env CMD='bin/jobctl status'
 	@$(WITH_ENV) sh -c '$(subst ','\'',$(CMD))'
 
-clean: ## remove what was built and measured; .data, with its database, stays
+# --- Docker --------------------------------------------------------------------
+
+# An image says when its commit was made, not when it was built: the same sources give the
+# same image, and up leaves containers alone whose image is the same.
+up docker-build: export IMAGE_VERSION = $(VERSION)
+up docker-build: export IMAGE_COMMIT = $(COMMIT)
+up docker-build: export IMAGE_BUILT_AT = $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+
+up: secrets ## build and start it all in containers: docker compose up --build -d
+	docker compose up --build -d
+	@$(POSTGRES_ENV)
+	@port=$$(docker compose port server 8080) && mail=$$(docker compose port mail 8025) && \
+	echo "API and console: http://localhost:$${port##*:}   mail that jobs sent: http://localhost:$${mail##*:}" && \
+	echo "first admin's password: deploy/secrets/bootstrap_admin_password   API token: deploy/secrets/bootstrap_token"
+
+down: compose ## stop and remove the containers; the database's volume stays
+	docker compose down
+	@rm -f $(POSTGRES_ENV_FILE)
+
+restart: ## down, then up
+	@$(MAKE) --no-print-directory down
+	@$(MAKE) --no-print-directory up
+
+logs: compose ## follow the logs of all containers
+	docker compose logs --follow --tail=100
+
+clean: ## remove containers, volumes and images, and what was built and measured; .data stays
 	rm -rf bin coverage.out cpu.out mem.out
+	@rm -f $(POSTGRES_ENV_FILE)
+	@if docker compose version >/dev/null 2>&1; then $(MAKE) --no-print-directory clean-docker; \
+	else echo "no Docker with Compose here, so no containers to remove"; fi
+
+clean-docker: secrets
+	docker compose down --volumes --rmi all --remove-orphans
+
+docker-build: secrets ## build the image
+	docker compose build
+
+docker-up: secrets ## start Postgres alone, for make migrate-up, run and simulate of this machine
+	docker compose up -d --wait postgres
+	@$(POSTGRES_ENV)
+
+docker-down: compose ## stop and remove the containers and their volumes, with the database
+	docker compose down --volumes
+	@rm -f $(POSTGRES_ENV_FILE)
+
+secrets: compose ## make the containers' passwords and token, unless they are there
+	@deploy/new-secrets
+
+compose:
+	@docker compose version >/dev/null 2>&1 || { \
+	echo "this needs Docker with Compose, which is not here; make run and make start do without" >&2; exit 1; }
 
 # --- building ------------------------------------------------------------------
 
@@ -97,6 +146,10 @@ build-cli: ## build bin/jobctl
 
 test: ## run every test once, without the race detector
 	$(GO) test -timeout 8m ./...
+
+# They read what lies outside their module, which go test's cache does not look at.
+test-tools: ## run the tests of the tools module: the image and the containers
+	cd tools && $(GO) test -count=1 -timeout 10m ./...
 
 test-unit: ## run the tests of packages that need no database
 	@integration=$$($(INTEGRATION_PACKAGES)); \
@@ -120,6 +173,7 @@ bench: ## run the benchmarks
 
 check: ## all that CI runs: tests, generated code, lint, race detector, schema
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-tools
 	@$(MAKE) --no-print-directory generated-check
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory race-short
