@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/url"
 	"strconv"
@@ -208,3 +209,5 @@ func shortly() (context.Context, context.CancelFunc) {
 }
 
 func consoleReads(pool *pgxpool.Pool) *inspect.Reader { return inspect.New(pool) }
+
+func encodeCookie(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }

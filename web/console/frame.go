@@ -129,7 +129,8 @@ func (v *visit) path(changes ...change) string {
 	for _, c := range changes {
 		c(q)
 	}
-	return (&url.URL{Path: v.Request().URL.Path, RawQuery: q.Encode()}).String()
+	at := v.Request().URL
+	return (&url.URL{Path: at.Path, RawPath: at.RawPath, RawQuery: q.Encode()}).String()
 }
 
 func (v *visit) display() views.Display {

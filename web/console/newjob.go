@@ -176,7 +176,7 @@ func (f jobForm) read() (args engine.RawArgs, o engine.EnqueueOptions, problems 
 	}
 	if f.RunAt != "" {
 		t, ok := parseInstant(f.RunAt)
-		if !ok {
+		if !ok || t.Year() < 1970 { // the zero instant would mean none
 			refuse("run_at", "an instant as 2026-12-01T06:00:00Z; without a zone it is UTC")
 		}
 		o.ScheduledAt = t
