@@ -77,8 +77,16 @@ var deaths = map[string]func(){
 	"routine": func() { go func() { panic("in a goroutine of the handler's own") }(); time.Sleep(time.Second) },
 }
 
+// deepest keeps the compiler from seeing that the recursion has no end.
+var deepest int
+
 //go:noinline
-func overflow(n int) int { return overflow(n+1) + n }
+func overflow(n int) int {
+	if deepest = n; n < 0 {
+		return n
+	}
+	return overflow(n+1) + deepest
+}
 
 func concurrentMapWrite() {
 	m := map[int]int{}

@@ -158,9 +158,8 @@ func (w *watcher) refusals() map[string]int {
 
 // lines collects log lines.
 type lines struct {
-	mu   sync.Mutex
-	got  []map[string]any
-	text strings.Builder
+	mu  sync.Mutex
+	got []map[string]any
 }
 
 func (l *lines) Write(b []byte) (int, error) {
