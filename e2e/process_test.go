@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	stopBrowser()
 	_ = os.RemoveAll(dir) // the system's temporary folder is cleaned anyway
 	os.Exit(code)
 }
@@ -51,7 +52,10 @@ type stage struct {
 	url  string
 	pool *pgxpool.Pool
 	api  string
+	port int
 	env  []string
+
+	server *program
 }
 
 // newStage starts a durable Postgres and a server without workers. env is set
@@ -59,23 +63,32 @@ type stage struct {
 func newStage(t *testing.T, env ...string) *stage {
 	t.Helper()
 	pg := dbtest.NewServer(t)
-	s := &stage{t: t, pg: pg, url: pg.URL("jobs"), env: env}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := db.Migrate(ctx, s.url, nil); err != nil {
+	if err := db.Migrate(ctx, pg.URL("jobs"), nil); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := pgxpool.New(ctx, s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s.pool = pool
-	port := freePort(t)
-	s.api = "http://127.0.0.1:" + strconv.Itoa(port)
-	s.start("server", "SERVER_WORKERS=false", "SERVER_PORT="+strconv.Itoa(port))
-	s.eventually(10*time.Second, "the server is ready", func() bool { return s.status("/readyz") == http.StatusOK })
+	s := stageOn(t, pg.URL("jobs"), env...)
+	s.pg = pg
 	return s
+}
+
+// stageOn starts a server without workers on a database.
+func stageOn(t *testing.T, url string, env ...string) *stage {
+	t.Helper()
+	s := &stage{t: t, url: url, pool: dbtest.OpenURL(t, url), env: env, port: freePort(t)}
+	s.api = "http://127.0.0.1:" + strconv.Itoa(s.port)
+	s.serve()
+	return s
+}
+
+// serve starts the server, at the same address each time.
+func (s *stage) serve() *program {
+	s.t.Helper()
+	p := s.start("server", "SERVER_WORKERS=false", "SERVER_PORT="+strconv.Itoa(s.port))
+	s.eventually(20*time.Second, "the server is ready", func() bool { return s.status("/readyz") == http.StatusOK })
+	s.server = p
+	return p
 }
 
 func freePort(t *testing.T) int {
