@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,15 +16,17 @@ import (
 type slowReader struct {
 	Reader
 	takes time.Duration
-	err   error
-	reads int
+	gone  atomic.Bool
+	reads atomic.Int64
 }
+
+var errGone = errors.New("gone")
 
 func (r *slowReader) Snapshot(context.Context, time.Duration) (*inspect.Snapshot, error) {
 	time.Sleep(r.takes)
-	r.reads++
-	if r.err != nil {
-		return nil, r.err
+	r.reads.Add(1)
+	if r.gone.Load() {
+		return nil, errGone
 	}
 	return &inspect.Snapshot{At: time.Now()}, nil
 }
@@ -37,16 +40,16 @@ func TestTheBoardRestsWhenNobodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{takes: 10 * time.Millisecond}
 		b := newBoard(r)
-		if f, err := b.look(t.Context()); f == nil || err != nil || r.reads != 1 {
-			t.Fatalf("first look: %v, %v after %d readings", f, err, r.reads)
+		if f, err := b.look(t.Context()); f == nil || err != nil || r.reads.Load() != 1 {
+			t.Fatalf("first look: %v, %v after %d readings", f, err, r.reads.Load())
 		}
 		time.Sleep(time.Hour)
-		if r.reads > 10 {
-			t.Errorf("%d readings in an hour without a look", r.reads)
+		if r.reads.Load() > 10 {
+			t.Errorf("%d readings in an hour without a look", r.reads.Load())
 		}
-		before := r.reads
+		before := r.reads.Load()
 		f, err := b.look(t.Context())
-		if err != nil || time.Since(f.at) > time.Second || r.reads != before+1 {
+		if err != nil || time.Since(f.at) > time.Second || r.reads.Load() != before+1 {
 			t.Errorf("a look after an hour shows figures of %v, %v", f.at, err)
 		}
 		time.Sleep(time.Hour) // the goroutine ends by itself
@@ -62,13 +65,12 @@ func TestTheBoardKeepsItsLastGoodFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone := errors.New("gone")
-		r.err = gone
+		r.gone.Store(true)
 		time.Sleep(5 * time.Second)
-		if f, err := b.look(t.Context()); f == nil || f.at.Before(first.at) || !errors.Is(err, gone) {
+		if f, err := b.look(t.Context()); f == nil || f.at.Before(first.at) || !errors.Is(err, errGone) {
 			t.Errorf("with the database gone: %v, %v", f, err)
 		}
-		r.err = nil
+		r.gone.Store(false)
 		time.Sleep(5 * time.Second)
 		if f, err := b.look(t.Context()); err != nil || !f.at.After(first.at) {
 			t.Errorf("with the database back: %v, %v", f, err)
