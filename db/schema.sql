@@ -1057,7 +1057,7 @@ CREATE UNIQUE INDEX job_ready_job ON public.job_ready USING btree (job_id);
 -- Name: job_ready_suspects; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE INDEX job_ready_suspects ON public.job_ready USING btree (queue, seq) WHERE (crashes > 0);
+CREATE INDEX job_ready_suspects ON public.job_ready USING btree (queue, ((5 - priority)), seq) WHERE (crashes > 0);
 
 --
 -- Name: job_scheduled_failed; Type: INDEX; Schema: public; Owner: -

@@ -32,10 +32,9 @@ type run struct {
 	expiresAt *time.Time
 	timeout   time.Duration
 
-	state  atomic.Int32
-	cancel context.CancelCauseFunc
-	ctx    context.Context
-	began  time.Time // this process's clock, for durations
+	state atomic.Int32
+	ctx   context.Context
+	began time.Time // this process's clock, for durations
 	// suspect tells a job whose last run was lost with its process.
 	suspect    bool
 	closedInTx atomic.Bool

@@ -309,33 +309,29 @@ func (f *finisher) refuse(ctx context.Context, batch []ended, closed map[key]boo
 	}
 	ids, tokens = ids[:0], tokens[:0]
 	var operations, tried []string
+	var counted []ended
 	for _, x := range late {
 		if outcomes[x.key()] == x.verdict.outcome {
 			closed[x.key()] = true // an answer was lost, or CompleteTx did it
+			if !x.run.closedInTx.Load() {
+				counted = append(counted, *x) // with the write whose answer was lost
+			}
 			continue
 		}
+		counted = append(counted, *x)
 		ids, tokens = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken)
 		operations, tried = append(operations, operation(x.verdict.outcome)), append(tried, x.tried())
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	if err := f.uncount(ctx, late, closed); err != nil {
+	if err := f.uncount(ctx, counted); err != nil || len(ids) == 0 {
 		return err
 	}
 	return f.e.q.RefuseWrites(ctx, f.e.hot, f.e.workerID, ids, tokens, operations, tried)
 }
 
-// uncount takes refused runs out of the statistics, which were written with the
-// batch before its answer was known.
-func (f *finisher) uncount(ctx context.Context, late []*ended, closed map[key]bool) error {
-	var refused []ended
-	for _, x := range late {
-		if !closed[x.key()] {
-			refused = append(refused, *x)
-		}
-	}
-	for _, s := range tally(refused) {
+// uncount takes runs that were refused, or counted before, out of the statistics,
+// which were written with the batch before its answer was known.
+func (f *finisher) uncount(ctx context.Context, runs []ended) error {
+	for _, s := range tally(runs) {
 		s.N, s.RunMs = -s.N, -s.RunMs
 		for i := range s.WaitBuckets {
 			s.WaitBuckets[i], s.RunBuckets[i] = -s.WaitBuckets[i], -s.RunBuckets[i]

@@ -124,17 +124,15 @@ func holdsInterface(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	switch t.Kind() {
-	case reflect.Interface:
-		return true
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return holdsInterface(t.Elem(), seen)
-	case reflect.Struct:
+	kind := t.Kind()
+	if kind == reflect.Struct {
 		for i := range t.NumField() {
 			if holdsInterface(t.Field(i).Type, seen) {
 				return true
 			}
 		}
+		return false
 	}
-	return false
+	inside := kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Array || kind == reflect.Map
+	return kind == reflect.Interface || inside && holdsInterface(t.Elem(), seen)
 }

@@ -54,7 +54,12 @@ func lockFile(path string) (*fileLock, error) {
 	return nil, err
 }
 
-func (l *fileLock) release() { l.file.Close() }
+// release unlocks before it closes: a process that is being forked at this moment
+// has a copy of the descriptor, and the lock would live on in it until its exec.
+func (l *fileLock) release() {
+	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // closing does it too, but for such copies
+	l.file.Close()
+}
 
 // identity is who Postgres runs as; it refuses to run as root.
 type identity struct {

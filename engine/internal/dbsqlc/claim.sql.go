@@ -124,7 +124,7 @@ d AS (
     SELECT unnest(ARRAY(
       SELECT y.ctid FROM job_ready AS y
       WHERE y.queue = lane.queue AND y.crashes > 0 AND y.type || '' = ANY($2::text[])
-      ORDER BY y.seq LIMIT 1 FOR UPDATE SKIP LOCKED))
+      ORDER BY 5 - y.priority, y.seq LIMIT 1 FOR UPDATE SKIP LOCKED))
     FROM lane
     WHERE coalesce((SELECT q.free FROM queues AS q WHERE q.name = lane.queue), true)
     LIMIT 1))
