@@ -162,13 +162,14 @@ func storyJobRows(n int) []JobRow {
 		r := JobRow{ID: id, Short: id[len(id)-8:], Href: "/console/jobs/" + id, State: states[i%len(states)], Type: "charge", Queue: "billing", Priority: "default", Attempt: fmt.Sprint(2 + i%4), Max: "5",
 			TypeHref: "/console/types/charge", QueueHref: "/console/queues/billing",
 			Created: at(fmt.Sprintf("02:%02d:%02d", 10-i/10, 59-i), fmt.Sprintf("%d min ago", 3+i/12)), Duration: "10.0 s", Error: strings.SplitN(longError, "\n", 2)[0]}
-		switch r.State {
-		case StateRetrying, StateScheduled:
+		if r.State == StateRetrying || r.State == StateScheduled {
 			r.Due = at("02:14:28", "in 21 s")
-		case StateCompleted:
+		}
+		if r.State == StateCompleted {
 			r.Error, r.Type, r.Duration, r.TypeHref = "", "customer-notification.render-and-send", "1 h 12 min", "/console/types/x"
 			r.Queue = longQueue
-		case StateReady:
+		}
+		if r.State == StateReady {
 			r.Duration, r.Due = "", at("02:14:01", "due now")
 		}
 		if i == 4 {
