@@ -221,6 +221,12 @@ func (v *visitor) at(path string) {
 	v.must(expect.Page(v.Page).ToHaveURL(regexp.MustCompile("^" + regexp.QuoteMeta(v.origin+"/console"+path) + "$")))
 }
 
+// scripted waits until the page's script listens to keys.
+func (v *visitor) scripted() {
+	v.t.Helper()
+	v.must(expect.Locator(v.Locator("html[data-js]")).ToHaveCount(1))
+}
+
 // evaluate asks the page for a value.
 func (v *visitor) evaluate(script string, arg ...any) any {
 	v.t.Helper()

@@ -301,7 +301,7 @@
   function nextTheme() {
     const theme = themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length];
     root.dataset.theme = theme;
-    document.cookie = `console_theme=${theme}; path=${base || "/"}; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+    document.cookie = `console_theme=${theme}; path=${base}/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
     const radio = $(`#display input[name=theme][value=${theme}]`);
     if (radio) radio.checked = true;
     say(`Theme: ${theme}`);
