@@ -62,8 +62,8 @@ stop: ## stop what start started; running jobs may finish
 	for i in $$(seq 120); do kill -0 $$pid 2>/dev/null || { rm -f .data/server.pid; echo stopped; exit 0; }; sleep 1; done; \
 	echo "process $$pid still drains after 120 s" >&2; exit 1
 
-simulate: build-cli ## fill the database with a realistic mix and an incident
-	@$(WITH_ENV) bin/jobctl simulate --scenario incident --seed 7
+simulate: build-cli ## fill the database with a made-up incident; ARGS adds flags, such as --jobs 100000 --yes
+	@$(WITH_ENV) bin/jobctl simulate --scenario incident --seed 7 $(ARGS)
 
 migrate-up: build-cli ## bring the database's schema up to date
 	@$(WITH_ENV) bin/jobctl migrate up

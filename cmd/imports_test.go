@@ -51,6 +51,7 @@ var mayImport = map[string]rule{
 	"cmd/internal/boot":       {may: []string{"*"}},
 	"cmd/internal/samplejobs": {may: []string{"cmd/internal/config", "cmd/internal/buildinfo", "engine", "engine/inspect"}, tests: []string{"engine/enginetest"}},
 	"cmd/internal/bench":      {may: []string{"db", "engine"}},
+	"cmd/internal/simulate":   {may: []string{"engine"}, tests: []string{"*"}, never: outside},
 	"cmd/internal/config":     {},
 	"cmd/internal/logging":    {tests: []string{"cmd/internal/config"}},
 	"cmd/internal/buildinfo":  {},

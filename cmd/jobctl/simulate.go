@@ -1,63 +1,81 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/boot"
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
+	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/simulate"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
-)
-
-const (
-	simulatedMax   = 100_000
-	simulatedBatch = 500
 )
 
 // simulation is what the command was asked for.
 type simulation struct {
-	scenario string
-	jobs     int
-	seed     uint64
+	simulate.Options
+	now  string
+	live bool
 }
 
 func newSimulateCommand(a *app) *cobra.Command {
 	var s simulation
 	cmd := &cobra.Command{
-		Use: "simulate", Short: "Fill the database with a realistic mix of jobs", Args: exactly(),
-		Long: `Fill the database with a realistic mix of email, webhook and report jobs, which run once a
-server or worker does. The same seed makes the same jobs. Webhooks go to this machine alone: healthy
-ones to the server's /healthz, at JOBCTL_SERVER; those of an incident to a port that refuses them.
+		Use: "simulate", Short: "Fill the database with a made-up past and present", Args: exactly(),
+		Long: `Fill the database with a made-up past and present: jobs in every place, their runs, errors, log
+lines and rollups, dead letters, workers, acts of operators. The same seed makes the same data, its
+times counted back from the database's now or from --now. Nothing runs and nothing is sent.
 
-steady completes. incident adds jobs that fail: they retry, and end as dead letters.`,
-		Example: `  jobctl simulate --scenario steady --jobs 200
-  jobctl simulate --scenario incident --seed 7`,
+steady is a day on which all is well. incident is the moment after a payment gateway broke: charges
+time out and die, a worker was lost, an operator paused the mail.
+
+The workers are rows that nobody beats for: they age, from live over late to lost, within half a
+minute. A server or worker on this database takes what they held back, and runs the jobs in line
+whose types it knows, as it would any other. --live adds a few that it runs at once: mail and, to a
+port of this machine that refuses them, webhooks.
+
+In production it refuses. A database that has jobs needs --yes.`,
+		Example: `  jobctl simulate
+  jobctl simulate --scenario steady --jobs 500 --seed 3
+  jobctl simulate --jobs 1000000 --seed 7 --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("--scenario", s.scenario, scenarioNames); err != nil {
+			if err := s.check(); err != nil {
 				return err
-			}
-			if s.jobs < 1 || s.jobs > simulatedMax {
-				return usage("", "--jobs %d: give 1 to %d", s.jobs, simulatedMax)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.limit(databaseTimeout))
 			defer cancel()
 			return a.simulate(ctx, s)
 		},
 	}
-	cmd.Flags().StringVar(&s.scenario, "scenario", "steady", "`name` of the mix: "+strings.Join(scenarioNames, ", "))
-	cmd.Flags().IntVar(&s.jobs, "jobs", 300, "how many jobs")
-	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "`number` that decides all chances")
+	cmd.Flags().StringVar(&s.Scenario, "scenario", "incident", "`name` of the story: "+strings.Join(simulate.Scenarios, ", "))
+	cmd.Flags().IntVar(&s.Jobs, "jobs", simulate.DefaultJobs, "how many jobs")
+	cmd.Flags().Uint64Var(&s.Seed, "seed", 1, "`number` that decides all chances")
+	cmd.Flags().StringVar(&s.now, "now", "", "`instant` that the history leads up to, as 2026-11-30T02:14:07Z; the database's now if left out")
+	cmd.Flags().BoolVar(&s.live, "live", false, "enqueue a few real jobs too")
 	return cmd
+}
+
+func (s *simulation) check() error {
+	if err := oneOf("--scenario", s.Scenario, simulate.Scenarios); err != nil {
+		return err
+	}
+	if s.Jobs < 1 || s.Jobs > simulate.MaxJobs {
+		return usage("", "--jobs %d: give 1 to %d", s.Jobs, simulate.MaxJobs)
+	}
+	if s.now != "" {
+		at, err := time.Parse(time.RFC3339, s.now)
+		if err != nil {
+			return usage("Write it as 2026-11-30T02:14:07Z.", "--now %q is no instant", s.now)
+		}
+		s.Now = at
+	}
+	return nil
 }
 
 func (a *app) simulate(ctx context.Context, s simulation) error {
@@ -69,137 +87,115 @@ func (a *app) simulate(ctx context.Context, s simulation) error {
 		return &failure{exitNotAllowed, errors.New("production takes no made-up jobs"), "Point DATABASE_URL at another installation, with its APP_ENV."}
 	}
 	if cfg.SMTP.Host != "" {
-		if err := a.confirm(ctx, "SMTP_HOST is set: sending made-up mail through "+cfg.SMTP.Host); err != nil {
+		if err := a.confirm(ctx, "SMTP_HOST is set: workers on this database would send made-up mail through "+cfg.SMTP.Host); err != nil {
 			return err
 		}
 	}
-	target, err := a.healthy()
-	if err != nil {
-		return err
-	}
-	made, err := (&scenario{rand: rand.New(rand.NewPCG(s.seed, s.seed)), target: target}).make(s.scenario, s.jobs)
-	if err != nil {
-		return err
-	}
-	ids, err := write(ctx, cfg, at, made)
+	pool, err := boot.OpenPool(ctx, cfg, at, "jobctl simulate")
 	if err != nil {
 		return databaseFailure(err)
 	}
-	a.say("Wrote %d jobs. Servers and workers on this database run them; watch with: jobctl queues list", len(ids))
-	return a.printSimulation(s, made, ids)
-}
-
-// healthy is what answers webhooks of healthy jobs: the server, if it is on this machine.
-func (a *app) healthy() (string, error) {
-	u, err := url.Parse(a.server)
-	if err != nil || !isLoopback(u.Hostname()) {
-		return "", usage("Name one at 127.0.0.1 with --server or JOBCTL_SERVER.", "a simulation sends webhooks to this machine alone, and the server %q is elsewhere", a.server)
-	}
-	return u.JoinPath("/healthz").String(), nil
-}
-
-// write enqueues the jobs in order, in batches.
-func write(ctx context.Context, cfg *config.Config, at boot.Addresses, made []madeJob) ([]engine.ID, error) {
-	pool, err := boot.OpenPool(ctx, cfg, at, "jobctl simulate")
-	if err != nil {
-		return nil, err
-	}
 	defer pool.Close()
+	found, err := simulate.HasJobs(ctx, pool)
+	if err != nil {
+		return databaseFailure(err)
+	}
+	if found {
+		if err := a.confirm(ctx, "the database has jobs already: adding made-up ones"); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	made, err := simulate.Run(ctx, pool, s.Options)
+	if errors.Is(err, simulate.ErrThere) {
+		return &failure{exitConflict, err, "Give another --seed or --now."}
+	}
+	if err != nil {
+		return databaseFailure(err)
+	}
+	a.say("Wrote %s jobs and %s runs in %s, up to %s.", whole(int64(made.Jobs)), whole(int64(made.Executions)), time.Since(start).Round(time.Second/10), made.Now.Format(time.RFC3339))
+	if s.live {
+		if err := a.enqueueLive(ctx, cfg, pool, s); err != nil {
+			return err
+		}
+	}
+	return a.printSimulation(s, made)
+}
+
+// closedTarget is a port that nothing listens on here: discard, RFC 863.
+const closedTarget = "http://127.0.0.1:9/hook"
+
+// enqueueLive adds real jobs of each end: mail that completes, mail whose address is
+// wrong, webhooks that are refused and end as dead letters.
+func (a *app) enqueueLive(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool, s simulation) error {
 	client, err := engine.NewClient(engine.ClientConfig{Pool: pool, PayloadMaxBytes: cfg.API.PayloadMaxBytes, MaxAttempts: cfg.Retry.MaxAttempts})
 	if err != nil {
-		return nil, err
+		return databaseFailure(err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		_ = client.Close(ctx) // hints only: workers look by themselves within POLL_INTERVAL
 	}()
-	var ids []engine.ID
-	for batch := range slices.Chunk(made, simulatedBatch) {
-		items := make([]engine.EnqueueItem, len(batch))
-		for i, m := range batch {
-			items[i] = engine.EnqueueItem{Args: engine.RawArgs{Type: m.Type, Payload: m.Payload}, Options: engine.EnqueueOptions{
-				Queue: m.Queue, Priority: m.Priority.Ptr(), Delay: m.Delay, MaxAttempts: m.Attempts, Tags: m.Tags}}
-		}
-		done, err := client.EnqueueMany(ctx, items)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range done {
-			ids = append(ids, d.ID)
-		}
+	var items []engine.EnqueueItem
+	for i := range 3 {
+		items = append(items,
+			live("email", fmt.Sprintf(`{"to":"customer-%d@example.com","subject":"Receipt %d","text":"Thank you.\n"}`, i+1, 1000*s.Seed+uint64(i)), 0),
+			live("webhook", fmt.Sprintf(`{"url":"%s","body":{"order":%d}}`, closedTarget, 1970670598291982290+int64(i)), 2))
 	}
-	return ids, nil
+	items = append(items, live("email", `{"to":"customer 4 at example.com","subject":"Receipt 4","text":"Thank you.\n"}`, 0))
+	done, err := client.EnqueueMany(ctx, items)
+	if err != nil {
+		return databaseFailure(err)
+	}
+	a.say("Enqueued %d real jobs in the queue live.", len(done))
+	return nil
 }
 
-// simulatedCount is one line of what a simulation wrote.
-type simulatedCount struct {
-	Queue string `json:"queue"`
-	Type  string `json:"type"`
-	Jobs  int    `json:"jobs"`
-	Later int    `json:"scheduled"`
+func live(jobType, payload string, attempts int) engine.EnqueueItem {
+	return engine.EnqueueItem{Args: engine.RawArgs{Type: jobType, Payload: json.RawMessage(payload)},
+		Options: engine.EnqueueOptions{Queue: "live", MaxAttempts: attempts, Tags: []string{"live"}}}
 }
 
-var simulatedView = view[simulatedCount]{
-	columns: []column[simulatedCount]{
-		{name: "queue", value: func(c simulatedCount) string { return c.Queue }},
-		{name: "type", value: func(c simulatedCount) string { return c.Type }},
-		{name: "jobs", right: true, value: func(c simulatedCount) string { return whole(int64(c.Jobs)) }},
-		{name: "scheduled", right: true, value: func(c simulatedCount) string { return whole(int64(c.Later)) }},
+func counted(n func(simulate.Count) int) func(simulate.Count) string {
+	return func(c simulate.Count) string { return whole(int64(n(c))) }
+}
+
+var simulatedView = view[simulate.Count]{
+	columns: []column[simulate.Count]{
+		{name: "queue", value: func(c simulate.Count) string { return c.Queue }},
+		{name: "type", value: func(c simulate.Count) string { return c.Type }},
+		{name: "jobs", right: true, value: counted(func(c simulate.Count) int { return c.Jobs })},
+		{name: "ready", right: true, value: counted(func(c simulate.Count) int { return c.Ready })},
+		{name: "scheduled", right: true, value: counted(func(c simulate.Count) int { return c.Scheduled })},
+		{name: "held", wide: true, right: true, value: counted(func(c simulate.Count) int { return c.Held })},
+		{name: "running", right: true, value: counted(func(c simulate.Count) int { return c.Running })},
+		{name: "retrying", right: true, value: counted(func(c simulate.Count) int { return c.Retrying })},
+		{name: "completed", right: true, value: counted(func(c simulate.Count) int { return c.Completed })},
+		{name: "cancelled", wide: true, right: true, value: counted(func(c simulate.Count) int { return c.Cancelled })},
+		{name: "dead", right: true, value: counted(func(c simulate.Count) int { return c.Dead })},
+		{name: "discarded", wide: true, right: true, value: counted(func(c simulate.Count) int { return c.Discarded })},
 	},
-	id: func(c simulatedCount) string { return c.Queue },
+	id: func(c simulate.Count) string { return c.Queue },
 }
 
-func (a *app) printSimulation(s simulation, made []madeJob, ids []engine.ID) error {
-	if a.format == formatID {
-		var b strings.Builder
-		for _, id := range ids {
-			fmt.Fprintln(&b, id)
-		}
-		return a.write([]byte(b.String()))
-	}
-	counts := countJobs(made)
-	raws := make([]json.RawMessage, len(counts))
-	for i, c := range counts {
+func (a *app) printSimulation(s simulation, made simulate.Result) error {
+	raws := make([]json.RawMessage, len(made.Counts))
+	for i, c := range made.Counts {
 		var err error
 		if raws[i], err = json.Marshal(c); err != nil {
 			return fmt.Errorf("print the simulation: %w", err)
 		}
 	}
 	body, err := json.Marshal(struct {
-		Scenario string           `json:"scenario"`
-		Seed     uint64           `json:"seed"`
-		Jobs     int              `json:"jobs"`
-		Counts   []simulatedCount `json:"counts"`
-	}{s.scenario, s.seed, len(made), counts})
+		Scenario   string           `json:"scenario"`
+		Seed       uint64           `json:"seed"`
+		Jobs       int              `json:"jobs"`
+		Executions int              `json:"executions"`
+		Counts     []simulate.Count `json:"counts"`
+	}{s.Scenario, s.Seed, made.Jobs, made.Executions, made.Counts})
 	if err != nil {
 		return fmt.Errorf("print the simulation: %w", err)
 	}
 	return simulatedView.print(a, body, raws)
-}
-
-func countJobs(made []madeJob) []simulatedCount {
-	type line struct{ queue, jobType string }
-	byLine := map[line]*simulatedCount{}
-	var counts []*simulatedCount
-	for _, m := range made {
-		c := byLine[line{m.Queue, m.Type}]
-		if c == nil {
-			c = &simulatedCount{Queue: m.Queue, Type: m.Type}
-			byLine[line{m.Queue, m.Type}] = c
-			counts = append(counts, c)
-		}
-		c.Jobs++
-		if m.Delay > 0 {
-			c.Later++
-		}
-	}
-	slices.SortFunc(counts, func(x, y *simulatedCount) int {
-		return cmp.Or(strings.Compare(x.Queue, y.Queue), strings.Compare(x.Type, y.Type))
-	})
-	list := make([]simulatedCount, len(counts))
-	for i, c := range counts {
-		list[i] = *c
-	}
-	return list
 }
