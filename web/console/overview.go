@@ -160,8 +160,9 @@ func figureShare(part, whole int64) []views.Span {
 	return []views.Span{{Text: value, Tone: tone}, {Text: unit, Small: true, Tone: tone}}
 }
 
-// plainClasses say of an error only that it is one.
-var plainClasses = map[string]bool{"errors.errorString": true, "errors.joinError": true, "fmt.wrapError": true, "fmt.wrapErrors": true}
+// plainClasses say of an error only that it is one: the engine's word for those
+// without a type of their own, and Go's, which older runs were kept with.
+var plainClasses = map[string]bool{"error": true, "errors.errorString": true, "errors.joinError": true, "fmt.wrapError": true, "fmt.wrapErrors": true}
 
 // failureName is what a failure is called: its class, or how its message begins.
 func failureName(f inspect.Failure) string {
