@@ -164,58 +164,39 @@ func (s *site) figuresCost() (*inspect.Pulse, time.Duration) {
 // other state, as many executions as jobs. It returns a dead job.
 func (s *site) seed(n int) string {
 	s.t.Helper()
-	long := func(sql string, args ...any) {
-		s.t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-		defer cancel()
-		conn, err := s.pool.Acquire(ctx)
-		if err != nil {
-			s.t.Fatalf("acquire: %v", err)
-		}
-		defer conn.Release()
-		for _, q := range []string{"SET statement_timeout = 0", sql, "RESET statement_timeout"} {
-			with := args
-			if q != sql {
-				with = nil
-			}
-			if _, err := conn.Exec(ctx, q, with...); err != nil {
-				s.t.Fatalf("%.80s: %v", q, err)
-			}
-		}
-	}
-	long(`INSERT INTO workers (name, hostname, pid, version, queues, types, slots, busy, lease_ms) SELECT 'w-' || i, 'host', i, '1.8.' || i % 3, '{}', '{email,charge,report}', 50, 20, 30000
+	s.long(`INSERT INTO workers (name, hostname, pid, version, queues, types, slots, busy, lease_ms) SELECT 'w-' || i, 'host', i, '1.8.' || i % 3, '{}', '{email,charge,report}', 50, 20, 30000
 		FROM generate_series(1, 20) AS i`)
-	long(`INSERT INTO jobs (id, type, queue, priority, version, created_at, payload)
+	s.long(`INSERT INTO jobs (id, type, queue, priority, version, created_at, payload)
 		SELECT uuid_v7(at), (ARRAY['email','charge','report','thumbnail'])[1 + i % 4], (ARRAY['mail','billing','reports','default','slow'])[1 + i % 5],
 			CASE WHEN i % 50 = 0 THEN 3 ELSE 1 END, 1, at, jsonb_build_object('n', i, 'to', 'customer@example.com')
 		FROM generate_series(1, $1::int) AS i CROSS JOIN LATERAL (SELECT now() - interval '7 days' * (1 - i / $1::float8) AS at) AS t`, n)
 	// Of a hundred jobs 5 are ready, 5 scheduled, 1 retries, 1 is dead, 1 cancelled, the rest completed.
-	long(`INSERT INTO job_ready (job_id, priority, queue, type) SELECT id, priority, queue, type FROM jobs WHERE (payload ->> 'n')::int % 100 < 5`)
-	long(`INSERT INTO job_scheduled (run_at, job_id, priority, queue, type) SELECT now() + interval '1 day', id, priority, queue, type FROM jobs WHERE (payload ->> 'n')::int % 100 BETWEEN 5 AND 9`)
-	long(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, finished_at, wait_ms, attempt, outcome, error_class, error, fingerprint)
+	s.long(`INSERT INTO job_ready (job_id, priority, queue, type) SELECT id, priority, queue, type FROM jobs WHERE (payload ->> 'n')::int % 100 < 5`)
+	s.long(`INSERT INTO job_scheduled (run_at, job_id, priority, queue, type) SELECT now() + interval '1 day', id, priority, queue, type FROM jobs WHERE (payload ->> 'n')::int % 100 BETWEEN 5 AND 9`)
+	s.long(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, finished_at, wait_ms, attempt, outcome, error_class, error, fingerprint)
 		SELECT j.id, nextval('job_claims_id_seq'), 1 + j.n % 20, j.created_at, j.created_at, j.created_at + interval '1 second', 20, 1,
 			CASE WHEN j.n % 100 IN (10, 11) THEN 2 WHEN j.n % 100 = 12 THEN 5 ELSE 1 END,
 			CASE WHEN j.n % 100 IN (10, 11) THEN 'GatewayTimeout' END, CASE WHEN j.n % 100 IN (10, 11) THEN 'gateway timeout after ' || j.n || ' ms' END,
 			CASE WHEN j.n % 100 IN (10, 11) THEN 'fp-' || j.n / 100 % 20 END
 		FROM (SELECT id, created_at, (payload ->> 'n')::int AS n FROM jobs) AS j WHERE j.n % 100 >= 10 ORDER BY j.id`)
 	// Second runs, so that there are as many executions as jobs.
-	long(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, finished_at, attempt, outcome, error_class, error)
+	s.long(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, finished_at, attempt, outcome, error_class, error)
 		SELECT id, -i, 1, created_at, created_at, created_at, 1, 4, NULL, NULL FROM (SELECT id, created_at, row_number() OVER () AS i FROM jobs WHERE (payload ->> 'n')::int % 10 = 5) AS j`)
-	long(`INSERT INTO job_scheduled (run_at, job_id, priority, failed, attempt, queue, type)
+	s.long(`INSERT INTO job_scheduled (run_at, job_id, priority, failed, attempt, queue, type)
 		SELECT now() + interval '5 minutes', id, priority, true, 1, queue, type FROM jobs WHERE (payload ->> 'n')::int % 100 = 10`)
-	long(`INSERT INTO dead_letter_jobs (job_id, fencing_token, died_at, attempt, queue, type, reason, error_class, error, fingerprint)
+	s.long(`INSERT INTO dead_letter_jobs (job_id, fencing_token, died_at, attempt, queue, type, reason, error_class, error, fingerprint)
 		SELECT e.job_id, e.fencing_token, e.finished_at, 1, j.queue, j.type, 'exhausted', e.error_class, e.error, e.fingerprint
 		FROM jobs AS j JOIN job_executions AS e ON e.job_id = j.id AND e.outcome = 2 WHERE (j.payload ->> 'n')::int % 100 = 11`)
 	// A hundred leases hold ready jobs.
-	long(`WITH d AS (DELETE FROM job_ready WHERE job_id IN (SELECT job_id FROM job_ready ORDER BY seq DESC LIMIT 400) RETURNING job_id)
+	s.long(`WITH d AS (DELETE FROM job_ready WHERE job_id IN (SELECT job_id FROM job_ready ORDER BY seq DESC LIMIT 400) RETURNING job_id)
 		INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes)
 		SELECT 1 + i % 20, now() + interval '1 hour', array_agg(job_id), array_agg(0::smallint), array_agg(0::smallint)
 		FROM (SELECT job_id, row_number() OVER () / 20 AS i FROM d) AS x GROUP BY i`)
-	long(`INSERT INTO job_stats_minutes (minute, queue, type, outcome, n, run_ms, wait_buckets, run_buckets)
+	s.long(`INSERT INTO job_stats_minutes (minute, queue, type, outcome, n, run_ms, wait_buckets, run_buckets)
 		SELECT m, q, t, o, 50, 1000, array_fill(3::bigint, ARRAY[18]), array_fill(3::bigint, ARRAY[18])
 		FROM generate_series(date_trunc('minute', now()) - interval '60 minutes', now(), interval '1 minute') AS m,
 			unnest(ARRAY['mail','billing','reports','default','slow']) AS q, unnest(ARRAY['email','charge','report','thumbnail']) AS t, unnest(ARRAY[1,2]) AS o`)
-	long(`DO $$ BEGIN FOR i IN 1..300 LOOP PERFORM record_operator_action('ann', 'console', 'replay', 'job', 'x' || i, NULL, NULL, NULL, 1, NULL, NULL); END LOOP; END $$`)
-	long(`VACUUM ANALYZE`)
+	s.long(`DO $$ BEGIN FOR i IN 1..300 LOOP PERFORM record_operator_action('ann', 'console', 'replay', 'job', 'x' || i, NULL, NULL, NULL, 1, NULL, NULL); END LOOP; END $$`)
+	s.long(`VACUUM ANALYZE`)
 	return s.text(`SELECT job_id::text FROM dead_letter_jobs ORDER BY died_at DESC LIMIT 1`)
 }

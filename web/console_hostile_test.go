@@ -219,11 +219,11 @@ func TestAMistakeInTheBoxIsMarkedAndKept(t *testing.T) {
 func TestHugePayloadsStayOffTheLists(t *testing.T) {
 	t.Parallel()
 	s := newConsole(t)
-	s.exec(`INSERT INTO jobs (id, type, queue, version, payload) SELECT uuid_v7(), 'big', 'mail', 1,
+	s.long(`INSERT INTO jobs (id, type, queue, version, payload) SELECT uuid_v7(), 'big', 'mail', 1,
 		jsonb_build_object('text', (SELECT string_agg(md5((i * 40000 + k)::text), '') FROM generate_series(1, 31250) AS k)) FROM generate_series(1, 50) AS i`)
-	s.exec(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, attempt, outcome, error_class, error, stack, fingerprint)
+	s.long(`INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, attempt, outcome, error_class, error, stack, fingerprint)
 		SELECT id, nextval('job_claims_id_seq'), 1, now(), now(), 1, 2, 'big', repeat('long error ', 5000), repeat('x', 60000), 'fp' FROM jobs`)
-	s.exec(`INSERT INTO dead_letter_jobs (job_id, fencing_token, attempt, queue, type, reason, error_class, error, fingerprint)
+	s.long(`INSERT INTO dead_letter_jobs (job_id, fencing_token, attempt, queue, type, reason, error_class, error, fingerprint)
 		SELECT e.job_id, e.fencing_token, 1, 'mail', 'big', 'exhausted', 'big', e.error, 'fp' FROM job_executions AS e`)
 	for _, path := range []string{"/jobs", "/jobs?state=dead", "/dlq?view=jobs", "/dlq", "/dlq/groups/fp", "/types/big", "/"} {
 		s.get(path) // the first look reads the figures

@@ -211,3 +211,24 @@ func shortly() (context.Context, context.CancelFunc) {
 func consoleReads(pool *pgxpool.Pool) *inspect.Reader { return inspect.New(pool) }
 
 func encodeCookie(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+
+// long is exec for what fills tables: the pool's statement timeout is for pages.
+func (s *site) long(sql string, args ...any) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		s.t.Fatalf("acquire: %v", err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		s.t.Fatalf("lift the statement timeout: %v", err)
+	}
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		s.t.Fatalf("%.80s: %v", sql, err)
+	}
+	if _, err := conn.Exec(ctx, "RESET statement_timeout"); err != nil {
+		s.t.Fatalf("set the statement timeout again: %v", err)
+	}
+}
