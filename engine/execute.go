@@ -45,27 +45,6 @@ type run struct {
 	result json.RawMessage
 }
 
-// runContext is a handler's context: it knows its run, for [Once], [CompleteTx]
-// and [Logger].
-type runContext struct {
-	context.Context
-	run *run
-}
-
-type runKey struct{}
-
-func (c runContext) Value(key any) any {
-	if _, ok := key.(runKey); ok {
-		return c.run
-	}
-	return c.Context.Value(key)
-}
-
-func runFrom(ctx context.Context) *run {
-	r, _ := ctx.Value(runKey{}).(*run)
-	return r
-}
-
 // Logger returns the logger of the run that ctx belongs to, as [Job.Log] does;
 // outside a handler, slog's default.
 func Logger(ctx context.Context) *slog.Logger {
@@ -187,10 +166,10 @@ func (e *Engine) execute(i int, r *run) {
 	if e.log.Enabled(r.ctx, slog.LevelInfo) {
 		e.log.With(r.attrs()...).Info(LogJobStarted, "wait_ms", started.Sub(r.row.ReadyAt).Milliseconds())
 	}
-	ctx, stop := context.WithDeadlineCause(r.ctx, r.began.Add(r.timeout), ErrTimeout)
-	defer stop()
-	err := e.call(runContext{ctx, r}, r)
-	cause := context.Cause(ctx)
+	ctx := newRunContext(r)
+	defer ctx.end() // also where the handler takes the goroutine along
+	err := e.call(ctx, r)
+	cause := ctx.end()
 	e.pace.ran(time.Since(r.began))
 	r.finish(err, cause)
 }

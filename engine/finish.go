@@ -157,6 +157,25 @@ type key struct {
 	token int64
 }
 
+// closedRuns are the runs of a batch that a write closed: nearly always all.
+type closedRuns struct {
+	all  bool
+	some map[key]bool
+}
+
+func closedOf(keys []key, batch int) closedRuns {
+	if len(keys) == batch {
+		return closedRuns{all: true}
+	}
+	c := closedRuns{some: make(map[key]bool, len(keys))}
+	for _, k := range keys {
+		c.some[k] = true
+	}
+	return c
+}
+
+func (c closedRuns) has(x *ended) bool { return c.all || c.some[x.key()] }
+
 func (x *ended) key() key { return key{x.run.row.ID, x.run.row.FencingToken} }
 
 // write closes a batch in one transaction and tells of it afterwards.
@@ -208,12 +227,12 @@ var errRolledBack = errors.New("CompleteTx was called, but its transaction did n
 
 // send writes the batch, its statistics and the end of its leases in one
 // pipeline, which is one transaction. It answers what was closed.
-func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (map[key]bool, error) {
-	closed := make(map[key]bool, len(batch))
+func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (closedRuns, error) {
+	keys := make([]key, 0, len(batch))
 	collect := func(rows pgx.Rows) error {
 		var k key
 		_, err := pgx.ForEachRow(rows, []any{&k.id, &k.token}, func() error {
-			closed[k] = true
+			keys = append(keys, k)
 			return nil
 		})
 		return err
@@ -239,10 +258,10 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (map[k
 		b.Queue(dbsqlc.AddStats, s.Queue, s.Type, s.Outcome, s.N, s.RunMs, s.WaitBuckets, s.RunBuckets)
 	}
 	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
-		return nil, err
+		return closedRuns{}, err
 	}
 	f.account(batch, drop, dropped)
-	return closed, nil
+	return closedOf(keys, len(batch)), nil
 }
 
 // droppable are the leases that have no open job once batch is written, and
@@ -287,12 +306,12 @@ func (f *finisher) account(batch []ended, asked, dropped []int64) {
 
 // refuse keeps the evidence of writes whose token was no longer current, and
 // takes out of it what this process itself had closed before.
-func (f *finisher) refuse(ctx context.Context, batch []ended, closed map[key]bool) error {
+func (f *finisher) refuse(ctx context.Context, batch []ended, closed closedRuns) error {
 	var ids []ID
 	var tokens []int64
 	var late []*ended
 	for i := range batch {
-		if x := &batch[i]; !closed[x.key()] {
+		if x := &batch[i]; !closed.has(x) {
 			ids, tokens, late = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken), append(late, x)
 		}
 	}
@@ -312,7 +331,7 @@ func (f *finisher) refuse(ctx context.Context, batch []ended, closed map[key]boo
 	var counted []ended
 	for _, x := range late {
 		if outcomes[x.key()] == x.verdict.outcome {
-			closed[x.key()] = true // an answer was lost, or CompleteTx did it
+			closed.some[x.key()] = true // an answer was lost, or CompleteTx did it
 			if !x.run.closedInTx.Load() {
 				counted = append(counted, *x) // with the write whose answer was lost
 			}
@@ -344,12 +363,12 @@ func (f *finisher) uncount(ctx context.Context, runs []ended) error {
 }
 
 // tell logs and counts what is durable now.
-func (f *finisher) tell(batch []ended, closed map[key]bool) {
+func (f *finisher) tell(batch []ended, closed closedRuns) {
 	e := f.e
 	later := false
 	for i := range batch {
 		x := &batch[i]
-		if !closed[x.key()] {
+		if !closed.has(x) {
 			e.obs.WriteRefused(operation(x.verdict.outcome))
 			e.log.With(x.run.attrs()...).Warn(LogStaleWriteRefused, "operation", operation(x.verdict.outcome))
 			continue

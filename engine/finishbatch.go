@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 )
 
@@ -54,24 +52,6 @@ func (f *finisher) split(batch []ended, careful bool) (fast dbsqlc.CompleteJobsP
 	slow.Claims = slices.Compact(slow.Claims)
 	return fast, slow
 }
-
-// uuidArray gives pgx the ids without a detour over their text form, which its
-// array codec takes for a [16]byte with a Value method: a fifth of the client's
-// time in a drain.
-type uuidArray []ID
-
-var _ pgtype.ArrayGetter = uuidArray(nil)
-
-func (a uuidArray) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
-}
-func (a uuidArray) Index(i int) any { return (*uuidValue)(&a[i]) }
-func (a uuidArray) IndexType() any  { return (*uuidValue)(nil) }
-
-type uuidValue ID
-
-// UUIDValue implements pgtype.UUIDValuer.
-func (v *uuidValue) UUIDValue() (pgtype.UUID, error) { return pgtype.UUID{Bytes: *v, Valid: true}, nil }
 
 // started is when the handler began, by the database's clock.
 func (x *ended) started() time.Time {
