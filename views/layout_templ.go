@@ -284,7 +284,7 @@ func layout(f Frame) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "</main></div></div><dialog id=\"dialog\" class=\"dialog\" aria-labelledby=\"dialog-title\"><div id=\"dialog-body\"></div></dialog> <dialog id=\"keys\" class=\"dialog\" aria-labelledby=\"keys-title\"><div class=\"box\"><h2 id=\"keys-title\">Keyboard shortcuts</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "</main></div></div><dialog id=\"dialog\" class=\"dialog\" aria-labelledby=\"dialog-title\"><div id=\"dialog-body\"><p id=\"dialog-title\" class=\"box\">Loading…</p></div></dialog> <dialog id=\"keys\" class=\"dialog\" aria-labelledby=\"keys-title\"><div class=\"box\"><h2 id=\"keys-title\">Keyboard shortcuts</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1,5 +1,7 @@
 package views
 
+import "strings"
+
 // Time is an instant as a page prints it. The zero value prints a dash.
 type Time struct {
 	// ISO is RFC 3339 in UTC, the datetime attribute: "2026-11-30T02:14:07Z".
@@ -236,4 +238,10 @@ type Tick struct {
 type Mark struct {
 	Value float64 // points from the left
 	Text  string
+}
+
+// commandLabel names a command by its program, since several may stand on a page.
+func commandLabel(c string) string {
+	program, _, _ := strings.Cut(c, " ")
+	return program + " command"
 }

@@ -906,7 +906,7 @@ func jobsPanel(id, title, none string, rows []JobRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = jobsTable(rows, title).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = jobsTable(rows, title, title).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

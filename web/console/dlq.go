@@ -150,7 +150,7 @@ func (v *visit) groupOf(g *inspect.DeadGroup) views.DeadGroup {
 	m.Hot = v.newSince(g.FirstFailedAt)
 	if v.may(auth.ScopeDLQWrite) {
 		a := v.k.replayAction(g.Sample)
-		a.Text, a.Label = "Replay newest", "Replay job "+shortID(g.Sample)+", the newest of "+m.Class
+		a.Text, a.Label = "Replay newest", "Replay newest of "+m.Class+", job "+shortID(g.Sample)
 		m.SampleAction = &a
 	}
 	return m
