@@ -1042,6 +1042,12 @@ CREATE INDEX job_executions_finished ON public.job_executions USING brin (finish
 CREATE INDEX job_executions_other ON public.job_executions USING btree (finished_at, job_id) WHERE (outcome <> 1);
 
 --
+-- Name: job_executions_rare; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_executions_rare ON public.job_executions USING btree (outcome, job_id, finished_at) WHERE (outcome = ANY (ARRAY[5, 6, 7]));
+
+--
 -- Name: job_held_key; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1147,4 +1153,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130100300'),
     ('20261130100400'),
     ('20261130100500'),
-    ('20261130110000');
+    ('20261130110000'),
+    ('20261130120000');

@@ -33,13 +33,13 @@ ORDER BY lane.priority DESC, h.seq LIMIT @max_jobs::int;
 
 -- name: CountClosed :many
 -- Completed and cancelled jobs, each counted no further than count_cap. A job that completed or was cancelled has one run
--- with that outcome. Cancelled ones stand in the index of what did not complete; completed ones are nearly all of the
--- table, so its first pages hold enough of them.
+-- with that outcome. Cancelled ones stand in the index of rare ends; completed ones are nearly all of the table, so its first
+-- pages hold enough of them.
 SELECT 1::smallint AS outcome,
   (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome = 1 LIMIT @count_cap::int) AS c)::bigint AS n
 UNION ALL
 SELECT 5::smallint,
-  (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome <> 1 AND e.outcome = 5 LIMIT @count_cap::int) AS c)::bigint;
+  (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome = 5 LIMIT @count_cap::int) AS c)::bigint;
 
 -- name: CountJobs :one
 SELECT count(*) AS n FROM (SELECT 1 FROM jobs AS j LIMIT @count_cap::int) AS c;
@@ -170,9 +170,9 @@ LEFT JOIN LATERAL (SELECT q.type, q.queue, q.max_attempts FROM jobs AS q WHERE q
 ORDER BY w.finished_at DESC;
 
 -- name: CountLostRuns :many
--- Runs that were taken back from workers since an instant.
+-- Runs that were taken back from workers since an instant, from the index of rare ends.
 SELECT e.worker_id::bigint AS worker_id, count(*) AS n FROM job_executions AS e
-WHERE e.outcome <> 1 AND e.outcome IN (6, 7) AND e.worker_id IS NOT NULL AND e.finished_at > @since::timestamptz
+WHERE e.outcome IN (6, 7) AND e.worker_id IS NOT NULL AND e.finished_at > @since::timestamptz
 GROUP BY e.worker_id ORDER BY count(*) DESC LIMIT @max_rows::int;
 
 -- name: GetDatabase :one

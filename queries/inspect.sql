@@ -11,9 +11,9 @@ SELECT (SELECT count(*) FROM w)::int AS seen,
       AND (sqlc.narg('priority')::smallint IS NULL OR m.priority = sqlc.narg('priority')::smallint)
     ORDER BY m.id DESC)::uuid[] AS ids;
 
--- name: ScanClosed :one
--- The same over the trail, for completed and cancelled jobs. Both are ends without a way back, so the run with that
--- outcome is the job's last; filtering the view by state reads everything (1,060 ms at a million jobs instead of 6).
+-- name: ScanCompleted :one
+-- The same over the trail, for completed jobs. Completion is an end without a way back, so the run with that outcome is
+-- the job's last; filtering the view by state reads everything (1,060 ms at a million jobs instead of 6).
 WITH w AS MATERIALIZED (
   SELECT e.job_id, e.outcome FROM job_executions AS e WHERE e.job_id < @before::uuid
   ORDER BY e.job_id DESC, e.fencing_token DESC LIMIT @scan::int)
@@ -21,8 +21,21 @@ SELECT (SELECT count(*) FROM w)::int AS seen,
   coalesce((SELECT w.job_id FROM w ORDER BY w.job_id LIMIT 1), @before::uuid)::uuid AS bottom,
   ARRAY(SELECT m.job_id FROM w AS m
     CROSS JOIN LATERAL (SELECT j.type, j.queue, j.priority FROM jobs AS j WHERE j.id = m.job_id OFFSET 0) AS j
-    WHERE m.outcome = @outcome::smallint
+    WHERE m.outcome = 1
       AND (sqlc.narg('type')::text IS NULL OR j.type = sqlc.narg('type')::text)
+      AND (sqlc.narg('queue')::text IS NULL OR j.queue = sqlc.narg('queue')::text)
+      AND (sqlc.narg('priority')::smallint IS NULL OR j.priority = sqlc.narg('priority')::smallint)
+    ORDER BY m.job_id DESC)::uuid[] AS ids;
+
+-- name: ScanCancelled :one
+-- The same for cancelled jobs, which have an index: the outcome stands here as a literal, so that the planner sees it.
+WITH w AS MATERIALIZED (
+  SELECT e.job_id FROM job_executions AS e WHERE e.outcome = 5 AND e.job_id < @before::uuid ORDER BY e.job_id DESC LIMIT @scan::int)
+SELECT (SELECT count(*) FROM w)::int AS seen,
+  coalesce((SELECT w.job_id FROM w ORDER BY w.job_id LIMIT 1), @before::uuid)::uuid AS bottom,
+  ARRAY(SELECT m.job_id FROM w AS m
+    CROSS JOIN LATERAL (SELECT j.type, j.queue, j.priority FROM jobs AS j WHERE j.id = m.job_id OFFSET 0) AS j
+    WHERE (sqlc.narg('type')::text IS NULL OR j.type = sqlc.narg('type')::text)
       AND (sqlc.narg('queue')::text IS NULL OR j.queue = sqlc.narg('queue')::text)
       AND (sqlc.narg('priority')::smallint IS NULL OR j.priority = sqlc.narg('priority')::smallint)
     ORDER BY m.job_id DESC)::uuid[] AS ids;
@@ -214,22 +227,24 @@ FROM (
 GROUP BY t.queue, t.outcome;
 
 -- name: ListMinutes :many
--- The rollup and what is not folded into it yet, from an instant up to but without another.
+-- The rollup and what is not folded into it yet, from an instant up to but without another. A minute that is in both comes
+-- as two rows, one after the other, which the caller adds: adding buckets of all rows here took 31 ms of an hour's 2,000.
 SELECT t.minute::timestamptz AS minute, t.queue::text AS queue, t.type::text AS type, t.outcome::smallint AS outcome,
-  sum(t.n)::bigint AS n, sum(t.run_ms)::bigint AS run_ms,
-  sum_buckets(t.wait_buckets)::bigint[] AS wait_buckets, sum_buckets(t.run_buckets)::bigint[] AS run_buckets
+  t.n::bigint AS n, t.run_ms::bigint AS run_ms, t.wait_buckets::bigint[] AS wait_buckets, t.run_buckets::bigint[] AS run_buckets
 FROM (
   SELECT m.minute, m.queue, m.type, m.outcome, m.n, m.run_ms, m.wait_buckets, m.run_buckets FROM job_stats_minutes AS m
   WHERE m.minute >= @from_minute::timestamptz AND m.minute < @to_minute::timestamptz
     AND (sqlc.narg('queue')::text IS NULL OR m.queue = sqlc.narg('queue')::text)
     AND (sqlc.narg('type')::text IS NULL OR m.type = sqlc.narg('type')::text)
   UNION ALL
-  SELECT date_trunc('minute', d.at), d.queue, d.type, d.outcome, d.n::bigint, d.run_ms, d.wait_buckets::bigint[], d.run_buckets::bigint[]
+  SELECT date_trunc('minute', d.at), d.queue, d.type, d.outcome, sum(d.n)::bigint, sum(d.run_ms)::bigint,
+    sum_buckets(d.wait_buckets::bigint[]), sum_buckets(d.run_buckets::bigint[])
   FROM job_stats_deltas AS d
   WHERE d.at >= @from_minute::timestamptz AND d.at < @to_minute::timestamptz
     AND (sqlc.narg('queue')::text IS NULL OR d.queue = sqlc.narg('queue')::text)
-    AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)) AS t
-GROUP BY t.minute, t.queue, t.type, t.outcome ORDER BY t.minute, t.queue, t.type, t.outcome LIMIT @max_rows::int;
+    AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)
+  GROUP BY 1, 2, 3, 4) AS t
+ORDER BY t.minute, t.queue, t.type, t.outcome LIMIT @max_rows::int;
 
 -- name: ListDead :many
 -- Dead letters, latest death first.

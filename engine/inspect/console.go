@@ -114,13 +114,7 @@ func (r *Reader) pulseMinutes(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error
 	if err != nil {
 		return fmt.Errorf("read minutes: %w", err)
 	}
-	p.Minutes = make([]Minute, len(rows))
-	for i, x := range rows {
-		p.Minutes[i] = Minute{
-			Minute: x.Minute.UTC(), Queue: x.Queue, Type: x.Type, Outcome: engine.Outcome(x.Outcome), N: x.N, RunMS: x.RunMs,
-			WaitBuckets: buckets(x.WaitBuckets), RunBuckets: buckets(x.RunBuckets),
-		}
-	}
+	p.Minutes = minutesOf(rows)
 	return nil
 }
 

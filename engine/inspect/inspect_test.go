@@ -447,8 +447,9 @@ func TestMinutesAddUpWhatIsNotFoldedYet(t *testing.T) {
 	if len(inspect.BucketBounds) != 17 {
 		t.Fatalf("%d bucket bounds, want 17", len(inspect.BucketBounds))
 	}
-	s.exec(`INSERT INTO job_stats_minutes VALUES (date_trunc('minute', now()), 'mail', 'email', 1, 10, 100, '{1,2}', '{3}')`)
-	s.exec(`INSERT INTO job_stats_deltas (queue, type, outcome, n, run_ms, wait_buckets, run_buckets) VALUES ('mail', 'email', 1, 5, 50, '{1,0,7}', '{2}'), ('bulk', 'email', 2, 1, 1, NULL, NULL)`)
+	s.exec(`INSERT INTO job_stats_minutes VALUES ($1, 'mail', 'email', 1, 10, 100, '{1,2}', '{3}')`, from)
+	s.exec(`INSERT INTO job_stats_deltas (at, queue, type, outcome, n, run_ms, wait_buckets, run_buckets)
+		VALUES ($1, 'mail', 'email', 1, 4, 40, '{1,0,7}', '{2}'), ($1, 'mail', 'email', 1, 1, 10, NULL, NULL), ($1, 'bulk', 'email', 2, 1, 1, NULL, NULL)`, from.Add(time.Second))
 	got, err := s.r.Minutes(s.ctx, inspect.MinutesFilter{From: from, To: from.Add(2 * time.Minute), Queue: "mail"})
 	if err != nil {
 		t.Fatalf("Minutes: %v", err)
@@ -460,7 +461,7 @@ func TestMinutesAddUpWhatIsNotFoldedYet(t *testing.T) {
 		}
 		n, ms, wait = n+m.N, ms+m.RunMS, wait+m.WaitBuckets[0]+m.WaitBuckets[1]+m.WaitBuckets[2]
 	}
-	if n != 15 || ms != 150 || wait != 11 {
-		t.Errorf("sums = %d, %d, %d, want 15, 150, 11", n, ms, wait)
+	if n != 15 || ms != 150 || wait != 11 || len(got) != 1 {
+		t.Errorf("sums = %d, %d, %d in %d rows, want 15, 150, 11 in one", n, ms, wait, len(got))
 	}
 }

@@ -178,15 +178,15 @@ func (r *Reader) scan(ctx context.Context, f JobFilter, n int, s engine.State) (
 
 func (r *Reader) stretch(ctx context.Context, f JobFilter, s engine.State, before engine.ID, size int32) ([]engine.ID, int32, engine.ID, error) {
 	kind, queue, priority := filter(f.Type), filter(f.Queue), priorityFilter(f.Priority)
-	if s == "" {
-		x, err := r.q.ScanJobs(ctx, r.pool, before, kind, queue, priority, size)
+	if s == engine.StateCompleted {
+		x, err := r.q.ScanCompleted(ctx, r.pool, before, kind, queue, priority, size)
 		return x.Ids, x.Seen, x.Bottom, err
 	}
-	outcome := engine.OutcomeCompleted
 	if s == engine.StateCancelled {
-		outcome = engine.OutcomeCancelled
+		x, err := r.q.ScanCancelled(ctx, r.pool, before, kind, queue, priority, size)
+		return x.Ids, x.Seen, x.Bottom, err
 	}
-	x, err := r.q.ScanClosed(ctx, r.pool, before, int16(outcome), kind, queue, priority, size)
+	x, err := r.q.ScanJobs(ctx, r.pool, before, kind, queue, priority, size)
 	return x.Ids, x.Seen, x.Bottom, err
 }
 

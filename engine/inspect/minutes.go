@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 )
 
 // BucketBounds are the upper bounds of the duration buckets in [Minute]. A last
@@ -55,14 +56,37 @@ func (r *Reader) Minutes(ctx context.Context, f MinutesFilter) ([]Minute, error)
 	if err != nil {
 		return nil, fmt.Errorf("read minutes from %s to %s: %w", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339), err)
 	}
-	list := make([]Minute, len(rows))
-	for i, x := range rows {
-		list[i] = Minute{
+	return minutesOf(rows), nil
+}
+
+// minutesOf adds rows of the same minute, queue, type and outcome, which follow each
+// other: one from the rollup and one of what is not folded into it yet.
+func minutesOf(rows []dbsqlc.ListMinutesRow) []Minute {
+	list := make([]Minute, 0, len(rows))
+	for _, x := range rows {
+		m := Minute{
 			Minute: x.Minute.UTC(), Queue: x.Queue, Type: x.Type, Outcome: engine.Outcome(x.Outcome), N: x.N, RunMS: x.RunMs,
 			WaitBuckets: buckets(x.WaitBuckets), RunBuckets: buckets(x.RunBuckets),
 		}
+		if n := len(list); n == 0 || !list[n-1].add(&m) {
+			list = append(list, m)
+		}
 	}
-	return list, nil
+	return list
+}
+
+// add adds another row of the same figures, and tells whether it was one.
+func (m *Minute) add(o *Minute) bool {
+	if !m.Minute.Equal(o.Minute) || m.Queue != o.Queue || m.Type != o.Type || m.Outcome != o.Outcome {
+		return false
+	}
+	m.N += o.N
+	m.RunMS += o.RunMS
+	for i := range m.WaitBuckets {
+		m.WaitBuckets[i] += o.WaitBuckets[i]
+		m.RunBuckets[i] += o.RunBuckets[i]
+	}
+	return true
 }
 
 // buckets gives every row the same number of them.

@@ -28,14 +28,15 @@ const (
 
 // Reader answers from one database. Make it with [New].
 type Reader struct {
-	pool *pgxpool.Pool
-	q    *dbsqlc.Queries
-	snap snapshots
+	pool    *pgxpool.Pool
+	q       *dbsqlc.Queries
+	snap    *shared[*Snapshot]
+	workers *shared[[]Worker]
 }
 
 // New returns a reader on pool, which stays the caller's.
 func New(pool *pgxpool.Pool) *Reader {
-	return &Reader{pool: pool, q: dbsqlc.New(), snap: newSnapshots()}
+	return &Reader{pool: pool, q: dbsqlc.New(), snap: newShared[*Snapshot](), workers: newShared[[]Worker]()}
 }
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {

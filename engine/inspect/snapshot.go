@@ -76,41 +76,20 @@ type Snapshot struct {
 	Tasks  []Task
 }
 
-// snapshots keeps the last snapshot, so that many viewers cost one read.
-type snapshots struct {
-	turn chan struct{} // holds one token; its taker reads or writes last
-	last *Snapshot
-}
-
-func newSnapshots() snapshots {
-	s := snapshots{turn: make(chan struct{}, 1)}
-	s.turn <- struct{}{}
-	return s
-}
-
 // Snapshot returns the last snapshot if it is younger than maxAge and reads a new
 // one otherwise; callers that arrive meanwhile wait for it. What it returns is
 // shared: do not change it.
 func (r *Reader) Snapshot(ctx context.Context, maxAge time.Duration) (*Snapshot, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	asked := time.Now()
-	select {
-	case <-r.snap.turn:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read snapshot: %w", context.Cause(ctx))
-	}
-	defer func() { r.snap.turn <- struct{}{} }()
-	if s := r.snap.last; s != nil && (s.At.After(asked) || time.Since(s.At) < maxAge) {
-		return s, nil
-	}
-	ctx, cancel = context.WithTimeout(ctx, snapshotBudget)
-	defer cancel()
-	s, err := r.read(ctx)
+	s, err := r.snap.get(ctx, maxAge, func(ctx context.Context) (*Snapshot, error) {
+		ctx, cancel := context.WithTimeout(ctx, snapshotBudget)
+		defer cancel()
+		return r.read(ctx)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	r.snap.last = s
 	return s, nil
 }
 

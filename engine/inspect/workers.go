@@ -70,14 +70,26 @@ type Worker struct {
 	StoppedAt          time.Time // zero unless stopped
 }
 
+// workersAge is how old a list of workers may be: pages of many viewers ask for it,
+// and heartbeats are seconds apart.
+const workersAge = time.Second
+
 // Workers lists workers, those that live first, then by latest heartbeat; at most
-// 1,000.
+// 1,000. The list is up to a second old, so that many callers cost one read.
 func (r *Reader) Workers(ctx context.Context) ([]Worker, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := r.q.ListWorkers(ctx, r.pool, maxWorkers)
+	list, err := r.workers.get(ctx, workersAge, r.readWorkers)
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return slices.Clone(list), nil // callers sort it
+}
+
+func (r *Reader) readWorkers(ctx context.Context) ([]Worker, error) {
+	rows, err := r.q.ListWorkers(ctx, r.pool, maxWorkers)
+	if err != nil {
+		return nil, err
 	}
 	list := make([]Worker, len(rows))
 	for i, x := range rows {

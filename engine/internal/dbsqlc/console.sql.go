@@ -17,7 +17,7 @@ SELECT 1::smallint AS outcome,
   (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome = 1 LIMIT $1::int) AS c)::bigint AS n
 UNION ALL
 SELECT 5::smallint,
-  (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome <> 1 AND e.outcome = 5 LIMIT $1::int) AS c)::bigint
+  (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome = 5 LIMIT $1::int) AS c)::bigint
 `
 
 type CountClosedRow struct {
@@ -26,8 +26,8 @@ type CountClosedRow struct {
 }
 
 // Completed and cancelled jobs, each counted no further than count_cap. A job that completed or was cancelled has one run
-// with that outcome. Cancelled ones stand in the index of what did not complete; completed ones are nearly all of the
-// table, so its first pages hold enough of them.
+// with that outcome. Cancelled ones stand in the index of rare ends; completed ones are nearly all of the table, so its first
+// pages hold enough of them.
 func (q *Queries) CountClosed(ctx context.Context, db DBTX, countCap int32) ([]CountClosedRow, error) {
 	rows, err := db.Query(ctx, CountClosed, countCap)
 	if err != nil {
@@ -133,7 +133,7 @@ func (q *Queries) CountJobs(ctx context.Context, db DBTX, countCap int32) (int64
 
 const CountLostRuns = `-- name: CountLostRuns :many
 SELECT e.worker_id::bigint AS worker_id, count(*) AS n FROM job_executions AS e
-WHERE e.outcome <> 1 AND e.outcome IN (6, 7) AND e.worker_id IS NOT NULL AND e.finished_at > $1::timestamptz
+WHERE e.outcome IN (6, 7) AND e.worker_id IS NOT NULL AND e.finished_at > $1::timestamptz
 GROUP BY e.worker_id ORDER BY count(*) DESC LIMIT $2::int
 `
 
@@ -142,7 +142,7 @@ type CountLostRunsRow struct {
 	N        int64
 }
 
-// Runs that were taken back from workers since an instant.
+// Runs that were taken back from workers since an instant, from the index of rare ends.
 func (q *Queries) CountLostRuns(ctx context.Context, db DBTX, since time.Time, maxRows int32) ([]CountLostRunsRow, error) {
 	rows, err := db.Query(ctx, CountLostRuns, since, maxRows)
 	if err != nil {
