@@ -34,7 +34,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 .PHONY: help run dev start stop simulate with-env \
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
-	test test-tools test-unit test-integration test-race interleave bench \
+	test test-tools test-unit test-integration test-race interleave budget bench \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -165,6 +165,9 @@ test-race: ## run the tests of packages with goroutines under the race detector,
 
 interleave: ## try every interleaving of the statements that race; long
 	$(GO) test -count=1 -timeout 85m -run Interleav ./engine -interleavings=all
+
+budget: ## measure every page and list with a million simulated jobs; some minutes
+	$(GO) test -count=1 -v -timeout 30m -run 'TestPagesAndListsStayInBudget' ./cmd/internal/simulate -jobs=1000000
 
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 30m ./engine/...
