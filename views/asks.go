@@ -37,6 +37,17 @@ type Section struct {
 	Rows            [][]string
 }
 
+// numeric tells a column of quantities, which is aligned at its right end: every
+// cell begins with a digit.
+func (s Section) numeric(column int) bool {
+	for _, row := range s.Rows {
+		if column >= len(row) || row[column] == "" || row[column][0] < '0' || row[column][0] > '9' {
+			return false
+		}
+	}
+	return column > 0 && len(s.Rows) > 0
+}
+
 // Help explains states, search, shortcuts and the API's problems. Its words are
 // the page's own; the model adds what depends on settings.
 type Help struct {

@@ -1,6 +1,9 @@
 package views
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Time is an instant as a page prints it. The zero value prints a dash.
 type Time struct {
@@ -244,4 +247,9 @@ type Mark struct {
 func commandLabel(c string) string {
 	program, _, _ := strings.Cut(c, " ")
 	return program + " command"
+}
+
+// measured tells whether any worker comes with what it has done.
+func measured(rows []WorkerRow) bool {
+	return slices.ContainsFunc(rows, func(r WorkerRow) bool { return r.PerMinute != "" || r.Failed != "" })
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -50,7 +51,9 @@ func (k *Console) problemPage(p Problem) views.ErrorPage {
 	switch p.Status {
 	case http.StatusNotFound:
 		m.Title = "Nothing is here"
-		m.Text = append(m.Text, "History of finished jobs is kept for a while only"+k.keptFor("RETENTION_COMPLETED")+".")
+		if kept, known := strings.CutPrefix(k.keptFor("RETENTION_COMPLETED"), ", kept "); known {
+			m.Text = append(m.Text, "History of completed jobs: kept "+kept+".")
+		}
 		m.Links = append(m.Links, views.Link{Text: "Jobs", Href: k.url("/jobs")})
 	case http.StatusForbidden:
 		m.Title = "You may not do this"

@@ -238,9 +238,13 @@ func (k *Console) queueStrip(q *inspect.Queue, l *line) []views.Figure {
 	if q.Workers == 0 && q.Depth.Ready > 0 {
 		workers.Tone = views.ToneUp
 	}
+	failed := views.Figure{Name: "Failed, 5 min", Value: text(dash(share(l.failed5, l.runs5)))}
+	if l.runs5 >= fewRuns && float64(l.failed5) > failureLimit*float64(l.runs5) {
+		failed.Tone = views.ToneUp
+	}
 	return []views.Figure{
 		oldest, {Name: "In per min", Value: text(rate(q.PerMinute.Enqueued))}, {Name: "Out per min", Value: text(rate(q.PerMinute.Completed))},
-		{Name: "Wait p95, 5 min", Value: text(dash(percentileText(l.wait5, 0.95)))}, {Name: "Failed, 5 min", Value: text(dash(share(l.failed5, l.runs5)))},
+		{Name: "Wait p95, 5 min", Value: text(dash(percentileText(l.wait5, 0.95)))}, failed,
 		workers, {Name: "Slots", Value: text(count(q.Busy) + " of " + count(int64(q.Slots)))},
 	}
 }

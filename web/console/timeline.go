@@ -120,7 +120,12 @@ func (v *visit) timeline(d dossier) views.Timeline {
 	}
 	for i := range 5 {
 		share := float64(i) / 4
-		t.Ticks = append(t.Ticks, views.PlaceMark{At: share, Text: v.clock.short(from.Add(time.Duration(share * float64(whole))).UTC()), Odd: i%2 == 1})
+		after := time.Duration(share * float64(whole))
+		tick := v.clock.short(from.Add(after).UTC())
+		if i > 0 && whole < 5*time.Second { // clocks of whole seconds would read the same
+			tick = "+" + span(after)
+		}
+		t.Ticks = append(t.Ticks, views.PlaceMark{At: share, Text: tick, Odd: i%2 == 1})
 	}
 	t.Text = lifeText(d.job.State.Finished(), sums)
 	t.Label = "Timeline: " + t.Text
