@@ -330,3 +330,46 @@ func TestViewersCostTheDatabaseOneReadingPerInterval(t *testing.T) {
 func isTransaction(sql string) bool {
 	return strings.HasPrefix(sql, "begin") || sql == "commit" || sql == "rollback"
 }
+
+// TestAHeldUpDatabaseShowsTheLastFigures locks a table that the figures are read
+// from: the overview keeps what it had, says since when, and goes on by itself.
+func TestAHeldUpDatabaseShowsTheLastFigures(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	simulate(t, pool, Options{Jobs: 2000, Seed: 7})
+	s := newSite(t, pool)
+	if page, _ := s.get("/console/"); !strings.Contains(page, "dead letters") || strings.Contains(page, "no fresh data since") {
+		t.Fatalf("the overview at first: %.300s", page)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after the end it has nothing to do
+	if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; LOCK TABLE job_ready IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	until := func(stale bool) string {
+		for ctx.Err() == nil {
+			page, took := s.get("/console/")
+			if took > 5*time.Second {
+				t.Errorf("the overview takes %v while the database is held up", took)
+			}
+			if strings.Contains(page, "no fresh data since") == stale {
+				return page
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Fatalf("the overview never becomes stale=%v", stale)
+		return ""
+	}
+	if page := until(true); !strings.Contains(page, "the figures are late") || !strings.Contains(page, "GatewayTimeout") {
+		t.Errorf("the overview of a held-up database: %.600s", page)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	until(false)
+}

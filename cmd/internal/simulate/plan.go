@@ -53,7 +53,7 @@ func newPlan(o Options) []lot {
 		for j := range n {
 			lots = append(lots, lot{
 				anchor: g.to + time.Duration(r.Int64N(int64(g.from-g.to))), line: lineOf(g.jobType), place: g.place, cause: g.cause,
-				lost: j < g.lost*n/g.count && g.lost > 0, replayed: j >= g.lost && j < g.lost+g.replayed*n/g.count,
+				lost: j < share(g.lost, n, g.count), replayed: j >= g.lost && j < g.lost+share(g.replayed, n, g.count),
 			})
 		}
 	}
@@ -67,6 +67,9 @@ func newPlan(o Options) []lot {
 	slices.SortFunc(lots, func(a, b lot) int { return cmp.Or(cmp.Compare(b.anchor, a.anchor), cmp.Compare(a.number, b.number)) })
 	return lots
 }
+
+// share is a part of count, less where n is less.
+func share(part, n, count int) int { return part * min(n, count) / count }
 
 var allWeights = func() (sum int) {
 	for i := range lines {

@@ -131,7 +131,7 @@ var present = []group{
 	{place: running, jobType: "report", count: 2, full: 1000, from: 5 * time.Second, to: time.Second},
 	{place: running, jobType: "import.rows", count: 2, full: 1000, from: 9 * time.Second, to: 2 * time.Second},
 
-	{place: cancelled, jobType: "charge", count: 6, full: 4000, grows: true, from: 6 * minute, to: 30 * time.Second, cause: gatewayTimeout, incident: true},
+	{place: cancelled, jobType: "charge", count: 4, full: 4000, from: 6 * minute, to: mailPaused + 5*time.Second, cause: gatewayTimeout, incident: true},
 	{place: cancelled, jobType: "email", count: 9, full: 4000, grows: true, from: 20 * hour, to: 20 * minute},
 	{place: cancelled, jobType: "report", count: 5, full: 4000, grows: true, from: 20 * hour, to: 20 * minute},
 }
