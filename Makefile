@@ -34,11 +34,11 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 .PHONY: help run dev start stop simulate with-env \
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
-	test test-tools test-unit test-integration test-race interleave budget bench \
+	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- running -------------------------------------------------------------------
 
@@ -169,6 +169,13 @@ interleave: ## try every interleaving of the statements that race; long
 budget: ## measure every page and list with a million simulated jobs; some minutes
 	$(GO) test -count=1 -v -timeout 30m -run 'TestPagesAndListsStayInBudget' ./cmd/internal/simulate -jobs=1000000
 
+# Chromium, Node and npm have to be there; what else they need is installed on first use.
+test-e2e: ## run the tests that drive the programs and a browser
+	$(GO) test -count=1 -timeout 10m ./e2e
+
+screenshots: ## write the pictures of docs/console: each page, both themes, two widths
+	$(GO) test -count=1 -v -timeout 10m -tags screenshots -run '^TestScreenshots$$' ./e2e
+
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 30m ./engine/...
 
@@ -198,6 +205,7 @@ format:
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags screenshots ./e2e
 
 staticcheck:
 	$(TOOL) staticcheck ./...

@@ -24,6 +24,8 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 )
 
+const buildinfo = "github.com/reliable-job-engine/reliable-job-engine/cmd/internal/buildinfo"
+
 // binaries holds the real programs, built once for all tests.
 var binaries string
 
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "e2e")
 	if err == nil {
 		binaries = dir
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../cmd/server", "../cmd/worker", "../cmd/jobctl")
+		build := exec.Command("go", "build", "-ldflags", "-X "+buildinfo+".version=0.2.0", "-o", dir+string(filepath.Separator), "../cmd/server", "../cmd/worker", "../cmd/jobctl")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}
