@@ -219,7 +219,7 @@ func twoOperatorsOneJob(t *testing.T, s *stage) {
 		v.must(err)
 		if changed {
 			refused++
-			v.must(expect.Locator(v.GetByText(regexp.MustCompile("was not replayed: it is (ready|running|completed)."))).ToBeVisible())
+			v.must(expect.Locator(v.GetByText(regexp.MustCompile("was not replayed: it is (waiting|running|completed)."))).ToBeVisible())
 			v.must(expect.Locator(v.GetByText("Replayed by")).ToBeVisible())
 		}
 	}
@@ -243,7 +243,7 @@ func twoOperatorsOneList(t *testing.T, s *stage) {
 	first.click(first.button("Replay job " + short(id)))
 	first.says(first.row(id), "Replayed → Ready")
 	second.click(second.button("Replay job " + short(id)))
-	second.must(expect.Locator(second.flash()).ToContainText(regexp.MustCompile("was not replayed: it is (ready|running|completed).")))
+	second.must(expect.Locator(second.flash()).ToContainText(regexp.MustCompile("was not replayed: it is (waiting|running|completed).")))
 	second.says(second.row(id), "Replayed by")
 	second.missing(second.button("Replay job " + short(id)))
 }
