@@ -59,7 +59,7 @@ func (a Attempt) Duration() time.Duration {
 func (r *Reader) Attempts(ctx context.Context, id engine.ID) ([]Attempt, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	// Its lease alone is asked for; writing out a large payload takes 5 ms.
+	// Its lease alone is asked for; writing out a payload of 160 KB takes 2 to 3 ms.
 	jobs, err := r.jobs(ctx, []engine.ID{id}, 0, 0)
 	if err == nil && len(jobs) == 0 {
 		err = engine.ErrJobNotFound
