@@ -397,8 +397,9 @@ func TestI6ASmallPoolIsSlowAndNoDeadlock(t *testing.T) {
 		within(t, 20*time.Second, fmt.Sprintf("40 parents and 120 children complete on %d connections", size), func() bool {
 			return one[int](t, watch, "SELECT count(*) FROM job_executions WHERE outcome = 1")-before == 160
 		})
-		if n := one[int](t, watch, "SELECT count(*) FROM job_executions WHERE outcome <> 1"); n > 0 {
-			t.Errorf("pool of %d: %d runs did not complete at first", size, n)
+		// What was claimed ahead and waited a second for a slot is handed back before it starts: slow, as it should be.
+		if n := one[int](t, watch, "SELECT count(*) FROM job_executions WHERE outcome <> 1 AND NOT (outcome = 4 AND started_at IS NULL)"); n > 0 {
+			t.Errorf("pool of %d: %d runs began and did not complete", size, n)
 		}
 		if _, err := stopIn(e, 5*time.Second); err != nil {
 			t.Error(err)
