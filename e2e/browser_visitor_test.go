@@ -86,10 +86,6 @@ func withoutScript(o *playwright.BrowserNewContextOptions) {
 	o.JavaScriptEnabled = playwright.Bool(false)
 }
 
-func sized(width, height int) func(*playwright.BrowserNewContextOptions) {
-	return func(o *playwright.BrowserNewContextOptions) { o.Viewport = &viewport{Width: width, Height: height} }
-}
-
 func (v *visitor) request(r playwright.Request) {
 	u, err := url.Parse(r.URL())
 	if err != nil || (u.Scheme != "data" && u.Scheme != "blob" && u.Scheme+"://"+u.Host != v.origin) {

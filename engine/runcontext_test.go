@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+type otherKey struct{}
+
 func contextOf(timeout time.Duration) (*runContext, context.CancelCauseFunc) {
 	parent, cancel := context.WithCancelCause(context.Background())
 	return newRunContext(&run{ctx: parent, began: time.Now(), timeout: timeout}), cancel
@@ -59,7 +61,7 @@ func TestRunContextEndsAsAnyContextDoes(t *testing.T) {
 		if at, ok := c.Deadline(); !ok || time.Until(at) != time.Hour {
 			t.Errorf("deadline %v %v", at, ok)
 		}
-		if runFrom(context.WithValue(c, "k", 1)) != c.run {
+		if runFrom(context.WithValue(c, otherKey{}, 1)) != c.run {
 			t.Error("a derived context does not know its run")
 		}
 		cancel(nil)
