@@ -171,3 +171,7 @@ func choose(used map[color.RGBA]int, n int) color.Palette {
 	}
 	return p
 }
+
+func sized(width, height int) func(*playwright.BrowserNewContextOptions) {
+	return func(o *playwright.BrowserNewContextOptions) { o.Viewport = &viewport{Width: width, Height: height} }
+}
