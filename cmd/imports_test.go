@@ -59,11 +59,14 @@ var mayImport = map[string]rule{
 	"db":                      {},
 	"db/localpg":              {never: []string{"github.com/labstack/echo", "github.com/spf13/cobra"}},
 	"db/dbtest":               {may: []string{"db", "db/localpg"}},
-	"engine":                  {may: []string{"engine/internal/dbsqlc"}, tests: []string{"engine/enginetest", "engine/inspect"}, never: outside},
+	"db/dbtest/moves":         {},
+	"engine":                  {may: []string{"engine/internal/dbsqlc", "engine/internal/fault"}, tests: []string{"engine/enginetest", "engine/inspect"}, never: outside},
 	"engine/inspect":          {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"engine/enginetest"}, never: outside},
+	"engine/verify":           {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"*"}, never: outside},
 	"engine/enginetest":       {may: []string{"engine"}, never: outside},
 	"engine/access":           {may: []string{"engine", "engine/internal/dbsqlc"}, never: outside},
 	"engine/internal/dbsqlc":  {never: outside},
+	"engine/internal/fault":   {never: slices.Concat(outside, database)},
 	"web":                     {may: []string{"web/api", "web/console", "web/auth", "web/ops", "views", "static", "engine/inspect", "engine"}, tests: []string{"engine/access"}},
 	"web/api":                 {may: []string{"web/auth", "engine/inspect", "engine"}, never: database},
 	"web/console":             {may: []string{"web/auth", "views", "static", "engine/inspect", "engine"}, never: database},
@@ -72,10 +75,12 @@ var mayImport = map[string]rule{
 	"views":                   {may: []string{"static"}, never: slices.Concat(database, []string{"github.com/labstack/echo"})},
 	"static":                  {never: slices.Concat(database, []string{"github.com/labstack/echo", "github.com/a-h/templ"})},
 	"e2e":                     {tests: []string{"*"}},
+	"e2e/chaos":               {tests: []string{"*"}},
+	"e2e/chaos/worker":        {may: []string{"db", "engine"}},
 }
 
 // forTests is what any package's tests may import: the real database, set up.
-var forTests = []string{"db", "db/dbtest", "db/localpg"}
+var forTests = []string{"db", "db/dbtest", "db/dbtest/moves", "db/localpg"}
 
 // file is one Go file as far as the rules go.
 type file struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const (
@@ -176,9 +177,13 @@ func (c *claimer) claimLanes(ctx context.Context, most, share int, full bool) (i
 		}
 	}
 	sent := time.Now()
+	fault.Point("claim.before")
 	rows, err := c.e.q.ClaimJobs(ctx, c.e.hot, p)
 	if err != nil {
 		return 0, err
+	}
+	if len(rows) > 0 {
+		fault.Point("claim.after")
 	}
 	c.e.obs.ClaimTook(time.Since(sent), len(rows))
 	c.remember(rows)
@@ -211,6 +216,9 @@ func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	c.sawSuspect = len(rows) > 0
+	if c.sawSuspect {
+		fault.Point("claim.suspect")
+	}
 	same := make([]dbsqlc.ClaimJobsRow, len(rows))
 	for i, r := range rows {
 		same[i] = dbsqlc.ClaimJobsRow(r)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // The defaults of [ClientConfig].
@@ -103,10 +104,12 @@ func (c *Client) Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqu
 	if err != nil {
 		return Enqueued{}, err
 	}
+	fault.Point("enqueue.before")
 	done, err := c.insert(ctx, c.pool, r, false)
 	if err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
 	}
+	fault.Point("enqueue.after")
 	c.announce(ctx, r, done)
 	c.hint(done)
 	c.obs.EnqueueTook(time.Since(began))
@@ -161,6 +164,7 @@ func (c *Client) EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueu
 	var done []Enqueued
 	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		done, err = c.insertMany(ctx, tx, rs)
+		fault.Point("enqueue.many")
 		return err
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // The life of a run inside this process.
@@ -168,7 +170,9 @@ func (e *Engine) execute(i int, r *run) {
 	}
 	ctx := newRunContext(r)
 	defer ctx.end() // also where the handler takes the goroutine along
+	fault.Point("run.before")
 	err := e.call(ctx, r)
+	fault.Point("run.after")
 	cause := ctx.end()
 	e.pace.ran(time.Since(r.began))
 	r.finish(err, cause)
@@ -238,6 +242,7 @@ func (e *Engine) watch(ctx context.Context) error {
 		if !r.settleOver(r.verdict(timeoutError(r.timeout), ErrTimeout)) {
 			continue
 		}
+		fault.Point("run.overdue")
 		e.log.With(r.attrs()...).Warn("handler ignores its deadline; its slot stays taken until it returns", "timeout", r.timeout.String())
 	}
 	if longest := e.longestRun(now); e.buffer.waitedLongerThan(unstartedPatience) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const (
@@ -143,6 +144,7 @@ func (f *finisher) dropLeft() {
 	ctx, cancel := f.e.dbContext()
 	defer cancel()
 	asked := f.droppable(nil)
+	fault.Point("finish.drop")
 	dropped, err := f.e.q.DropClosedClaims(ctx, f.e.hot, asked, f.e.workerID)
 	if err != nil {
 		f.e.trouble("finish", err)
@@ -186,6 +188,7 @@ func (f *finisher) write(batch []ended) error {
 	if err := f.settleInTx(ctx, batch); err != nil {
 		return err
 	}
+	fault.Point("finish.before")
 	closed, err := f.send(ctx, batch, false)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "23505" {
@@ -210,6 +213,7 @@ func (f *finisher) settleInTx(ctx context.Context, batch []ended) error {
 		if !x.run.closedInTx.Load() || x.verdict.outcome == OutcomeHandedBack {
 			continue
 		}
+		fault.Point("finish.intx")
 		_, err := f.e.q.GetExecutionOutcome(ctx, f.e.hot, x.run.row.ID, x.run.row.FencingToken)
 		switch {
 		case err == nil:
@@ -260,6 +264,7 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (close
 	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
 		return closedRuns{}, err
 	}
+	fault.Point("finish.after")
 	f.account(batch, drop, dropped)
 	return closedOf(keys, len(batch)), nil
 }
@@ -344,6 +349,7 @@ func (f *finisher) refuse(ctx context.Context, batch []ended, closed closedRuns)
 	if err := f.uncount(ctx, counted); err != nil || len(ids) == 0 {
 		return err
 	}
+	fault.Point("finish.refused")
 	return f.e.q.RefuseWrites(ctx, f.e.hot, f.e.workerID, ids, tokens, operations, tried)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // onceKept is how long the rows of [Once] stay: longer than a job lives with
@@ -38,6 +39,7 @@ func Once(ctx context.Context, tx pgx.Tx, key string, fn func(context.Context) e
 		r.engine.obs.KeyRepeated("once")
 		return false, nil
 	}
+	fault.Point("once.held")
 	return true, fn(ctx)
 }
 
@@ -51,6 +53,7 @@ func CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	if r == nil {
 		return fmt.Errorf("complete: %w", errOutsideHandler)
 	}
+	fault.Point("completetx.before")
 	x := r.ended(verdict{outcome: OutcomeCompleted})
 	n, err := r.engine.q.CompleteJobInTx(ctx, tx, dbsqlc.CompleteJobInTxParams{JobID: r.row.ID, Token: r.row.FencingToken, StartedAt: x.started(),
 		WaitMs: int32(min(x.wait().Milliseconds(), 1<<31-1)), Attempt: int16(r.row.Attempt), Logs: x.logs, Result: string(x.result)})
@@ -61,5 +64,6 @@ func CompleteTx(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("complete job %s: %w", r.row.ID, ErrLeaseLost)
 	}
 	r.closedInTx.Store(true)
+	fault.Point("completetx.after")
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // The upkeep of all jobs is done by one process at a time: the holder of a row
@@ -55,6 +57,7 @@ func (l *leader) campaign() error {
 		return err
 	}
 	if !l.leading() {
+		fault.Point("lead.taken")
 		l.e.log.Info("leadership taken", "worker_id", l.e.workerID)
 	}
 	l.until.Store(asked.Add(l.term()).UnixNano())

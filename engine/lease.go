@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // lease is one claimed batch: a token, its end, and its jobs.
@@ -102,6 +103,7 @@ func (e *Engine) admit(rows []dbsqlc.ClaimJobsRow, sent time.Time, suspect bool)
 	}
 	e.logClaimed(runs, rows[0].LeaseExpiresAt)
 	e.leases.add(l)
+	fault.Point("lease.held")
 	e.inFlight.Add(int64(len(runs)))
 	if suspect {
 		e.suspects.Add(int64(len(runs)))
@@ -145,10 +147,12 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 	w := e.workerRow()
 	b.Queue(dbsqlc.BeatWorker, w.ID, w.Name, w.Hostname, w.Pid, w.Version, w.Queues, w.Types, w.Slots, w.Busy, w.Stuck, w.LeaseMs, w.State).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&claimers) })
+	fault.Point("heartbeat.before")
 	if err := e.beat.SendBatch(ctx, b).Close(); err != nil {
 		e.obs.LeasesRenewed(0, 0)
 		return err
 	}
+	fault.Point("heartbeat.after")
 	e.claimers.Store(claimers)
 	slices.Sort(kept)
 	lost := e.leases.lose(asked, kept)
@@ -163,6 +167,7 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 func (e *Engine) releaseUnknown(ctx context.Context) error {
 	back, err := e.q.ReleaseUnknownClaims(ctx, e.hot, e.workerID, e.leases.tokens())
 	if err == nil && len(back) > 0 {
+		fault.Point("claim.released")
 		e.log.Info("claims with a lost answer were handed back", "worker_id", e.workerID, "jobs", len(back))
 	}
 	return err

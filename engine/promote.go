@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const (
@@ -67,10 +69,14 @@ func (p *promoter) promoteOnce() (time.Duration, error) {
 		if full {
 			mark = time.Unix(0, 0)
 		}
+		fault.Point("promote.before")
 		rows, err := p.e.q.PromoteDue(ctx, p.e.hot, mark, promoteBatch)
 		if err != nil {
 			cancel()
 			return 0, err
+		}
+		if len(rows) > 0 {
+			fault.Point("promote.after")
 		}
 		if full {
 			p.rescanAt = time.Now().Add(max(rescanEvery, rescanShare*time.Since(began)))

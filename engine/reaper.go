@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const reapBatch = 100
@@ -19,15 +20,20 @@ func (e *Engine) reapOnce(ctx context.Context) error {
 	}
 	for {
 		var rows []dbsqlc.ReapClaimsRow
+		fault.Point("reap.before")
 		err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
 			rows, err = e.q.ReapClaims(ctx, tx, e.cfg.HeartbeatInterval.Seconds(), reapBatch, lostRunLimit, e.cfg.DiscardDead)
 			if err != nil || len(rows) == 0 {
 				return err
 			}
+			fault.Point("reap.open")
 			return e.countReaped(ctx, tx, rows)
 		})
 		if err != nil {
 			return err
+		}
+		if len(rows) > 0 {
+			fault.Point("reap.after")
 		}
 		for i := range rows {
 			e.tellReaped(&rows[i])
@@ -86,6 +92,7 @@ const (
 // foldOnce sums finished batches into minutes.
 func (e *Engine) foldOnce(ctx context.Context) error {
 	_, err := e.q.FoldStats(ctx, e.hot, foldBatch)
+	fault.Point("stats.folded")
 	e.obs.TaskDone("stats", err)
 	return err
 }

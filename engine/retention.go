@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const (
@@ -71,6 +73,7 @@ func (e *Engine) pruneJobs(ctx context.Context) error {
 			return err
 		}
 		if step.Pruned > 0 {
+			fault.Point("retention.pruned")
 			e.log.Info("finished jobs removed", "worker_id", e.workerID, "jobs", step.Pruned)
 		}
 		if step.LastID == uuid.Nil || madeAt(step.LastID).After(cutoff) {
@@ -126,6 +129,7 @@ func (e *Engine) expireWaiting(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		fault.Point("retention.expired")
 		for _, d := range dead {
 			e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
 			e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // How long Stop goes on after its ctx has ended: for handlers to notice, for
@@ -49,7 +51,9 @@ func (e *Engine) drain(ctx context.Context) error {
 	e.log.Info(LogWorkerShuttingDown, "worker_id", e.workerID, "running", e.busy.Load())
 	e.endClaim()
 	e.handBack(e.buffer.drain())
+	fault.Point("stop.draining")
 	e.settled(ctx)
+	fault.Point("stop.settled")
 	e.endRuns(ErrStopping)
 	grace, cancel := context.WithTimeout(context.Background(), stopHandlers)
 	e.settled(grace)
@@ -64,7 +68,9 @@ func (e *Engine) drain(ctx context.Context) error {
 	writes, cancel := context.WithTimeout(context.Background(), stopWrites)
 	e.until(writes, e.finisher.idle)
 	cancel()
+	fault.Point("stop.written")
 	e.sayGoodbye()
+	fault.Point("stop.resigned")
 	e.endLoops()
 	e.endDB()
 	e.buffer.close()
