@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,10 @@ type Actor struct {
 	Reason    string
 	RequestID string
 	Address   string
+	// Version is that of the job as the actor saw it. If somebody acted on the job
+	// since, nothing is done and the error is a *[StateError] with Changed set.
+	// 0 acts on the job as it stands.
+	Version int
 }
 
 // RestoreWindow is how long a discarded dead letter can be restored.
@@ -102,8 +107,14 @@ func (c *Client) act(ctx context.Context, name string, id ID, a Actor, move func
 			if moved, err = move(tx); err != nil || !moved {
 				return err
 			}
+			if n, err := c.q.TouchJob(ctx, tx, id, int32(a.Version)); err != nil || n == 0 {
+				return cmp.Or(err, errStale)
+			}
 			return c.record(ctx, tx, name, id, a)
 		})
+		if errors.Is(err, errStale) {
+			return c.stale(ctx, name, id)
+		}
 		if err != nil {
 			return fmt.Errorf("%s job %s: %w", name, id, err)
 		}
@@ -129,6 +140,17 @@ func (c *Client) act(ctx context.Context, name string, id ID, a Actor, move func
 			return fmt.Errorf("%s job %s: %w", name, id, ctx.Err())
 		}
 	}
+}
+
+var errStale = errors.New("the job has changed")
+
+// stale is the answer to an act on a job that is no longer what the actor saw.
+func (c *Client) stale(ctx context.Context, name string, id ID) error {
+	s, err := c.q.GetJobState(ctx, c.pool, id)
+	if err != nil {
+		return fmt.Errorf("%s job %s: %w", name, id, err)
+	}
+	return &StateError{ID: id, Act: name, State: State(s.State), Replays: int(s.Replays), Discarded: s.Discarded, Changed: true}
 }
 
 // mayApply tells whether the act should have found a job in this state.

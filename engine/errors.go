@@ -48,12 +48,18 @@ type StateError struct {
 	Replays int
 	// Discarded tells a dead letter that was discarded.
 	Discarded bool
+	// Changed tells that the job's version is not [Actor.Version]: somebody acted
+	// on it meanwhile.
+	Changed bool
 }
 
 func (e *StateError) Error() string {
 	state := string(e.State)
 	if e.Discarded {
 		state = "discarded"
+	}
+	if e.Changed {
+		state += " and has changed since it was read"
 	}
 	return fmt.Sprintf("%s job %s: it is %s", e.Act, e.ID, state)
 }

@@ -27,6 +27,11 @@ RETURNING d.job_id, d.queue, d.type;
 UPDATE dead_letter_jobs AS d SET discarded_at = NULL WHERE d.job_id = ANY(@job_ids::uuid[]) AND d.discarded_at IS NOT NULL
 RETURNING d.job_id, d.queue, d.type;
 
+-- name: TouchJob :execrows
+-- The last statement of an act: the row's version rises, and no row says that somebody acted on the job since the caller
+-- looked. 0 stands for a caller who did not look.
+UPDATE jobs AS j SET version = j.version + 1 WHERE j.id = @id AND @seen::int IN (0, j.version);
+
 -- name: RecordAction :one
 SELECT record_operator_action(@actor::text, @source::text, @action::text, @target_kind::text, @target::text, sqlc.narg('reason')::text,
   sqlc.narg('before')::jsonb, sqlc.narg('after')::jsonb, @affected::int, sqlc.narg('request_id')::text, sqlc.narg('address')::text)::bigint AS id;

@@ -250,9 +250,9 @@ ORDER BY t.minute, t.queue, t.type, t.outcome LIMIT @max_rows::int;
 -- Dead letters, latest death first.
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, left(coalesce(d.error, ''), @error_max::int)::text AS error, d.fingerprint,
-  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.created_at, coalesce(j.priority, 0)::smallint AS priority
+  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.version, j.created_at, coalesce(j.priority, 0)::smallint AS priority
 FROM dead_letter_jobs AS d
-CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
+CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.version, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
 WHERE (d.died_at, d.job_id) < (@before_died_at::timestamptz, @before_id::uuid)
   AND (d.discarded_at IS NOT NULL) = @discarded::boolean
   AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)
@@ -264,9 +264,9 @@ ORDER BY d.died_at DESC, d.job_id DESC LIMIT @max_rows::int;
 -- The dead letters of one fingerprint, by the group's own index.
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, left(coalesce(d.error, ''), @error_max::int)::text AS error, d.fingerprint,
-  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.created_at, coalesce(j.priority, 0)::smallint AS priority
+  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.version, j.created_at, coalesce(j.priority, 0)::smallint AS priority
 FROM dead_letter_jobs AS d
-CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
+CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.version, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
 WHERE d.fingerprint = @fingerprint::text AND (d.died_at, d.job_id) < (@before_died_at::timestamptz, @before_id::uuid)
   AND (d.discarded_at IS NOT NULL) = @discarded::boolean
   AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -246,6 +247,49 @@ func TestDisplayIsKeptInCookies(t *testing.T) {
 	for _, to := range []string{"https://evil.example/", "//evil.example/", "/\\evil.example", "/console/../api", "javascript:alert(1)", "/api/v1/jobs", strings.Repeat("/console/", 500)} {
 		if got := s.submit("/display", url.Values{"return": {to}}).header.Get("Location"); got != "/console/" {
 			t.Errorf("return %.40q leads to %q", to, got)
+		}
+	}
+}
+
+// TestAFormDoesWhatItsPageShowed: between the page and the click somebody replayed the job and it died again, maybe of
+// something else. The click was not meant for that.
+func TestAFormDoesWhatItsPageShowed(t *testing.T) {
+	t.Parallel()
+	s := newConsole(t)
+	version := regexp.MustCompile(`name="version" value="(\d+)"`)
+	for _, act := range []struct{ page, form string }{
+		{"/dlq/%s/discard", "/dlq/%s/discard"}, {"/dlq?view=jobs", "/dlq/%s/replay"}, {"/jobs/%s", "/dlq/%s/replay"},
+	} {
+		id := s.buried()
+		path := func(format string) string { return strings.Replace(format, "%s", id, 1) }
+		page := s.get(path(act.page))
+		// Of a list, the form of this job's row.
+		_, own, _ := strings.Cut(page.body, path(act.form))
+		found := version.FindStringSubmatch(own)
+		if found == nil {
+			t.Fatalf("the form of %s has no version: %.300s", path(act.page), plainText(page.body))
+		}
+		s.submit("/dlq/"+id+"/replay", nil).redirects("the other operator's replay", http.StatusSeeOther, "/console/jobs/"+id)
+		s.die(id, int64(s.count(`SELECT nextval('job_claims_id_seq')`)))
+		before := s.trail(id)
+		late := s.submit(path(act.form), url.Values{"version": {found[1]}})
+		late.shows("late "+act.form, http.StatusConflict, "has changed since this page was made", "Replayed by")
+		if got := s.where(id); got != "dead_letter" {
+			t.Errorf("after the late form of %s the job is %s", act.page, got)
+		}
+		if after := s.trail(id); after != before {
+			t.Errorf("the refused act left %q", after)
+		}
+		// The fresh page's form works.
+		_, own, _ = strings.Cut(s.get(path(act.page)).body, path(act.form))
+		if again := s.submit(path(act.form), url.Values{"version": {version.FindStringSubmatch(own)[1]}}); again.status != http.StatusSeeOther {
+			t.Errorf("the fresh form of %s = %d", act.page, again.status)
+		}
+	}
+	id := s.buried()
+	for _, bad := range []string{"x", "-1", "99999999999", "1.0"} {
+		if r := s.submit("/dlq/"+id+"/discard", url.Values{"version": {bad}}); r.status != http.StatusBadRequest {
+			t.Errorf("version %q = %d", bad, r.status)
 		}
 	}
 }

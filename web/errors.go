@@ -125,6 +125,9 @@ func detailOf(e *engine.ValidationError, field string) string {
 func stateProblem(e *engine.StateError) problem {
 	p := problem{Code: "not-dead", JobID: e.ID.String(), JobStatus: string(e.State)}
 	switch {
+	case e.Changed:
+		p.Code = "version-conflict"
+		p.Detail = "Somebody acted on the job since it was read; it is " + string(e.State) + "."
 	case e.Act == "cancel":
 		p.Code = "not-cancellable"
 		p.Detail = "The job is " + string(e.State) + "; only a job that waits can be cancelled."

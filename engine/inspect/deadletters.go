@@ -25,6 +25,7 @@ type DeadLetter struct {
 	DiscardedAt          time.Time // zero unless discarded
 	Attempt, MaxAttempts int
 	Crashes, Replays     int
+	Version              int
 	Error                Failure // its message cut to 500 characters in a list
 }
 
@@ -112,7 +113,7 @@ func deadLetterOf(x dbsqlc.ListDeadRow) DeadLetter {
 	return DeadLetter{
 		JobID: x.JobID, Type: x.Type, Queue: x.Queue, Priority: engine.Priority(x.Priority), Reason: engine.Reason(x.Reason),
 		FencingToken: x.FencingToken, DiedAt: x.DiedAt.UTC(), CreatedAt: x.CreatedAt.UTC(), DiscardedAt: optional(x.DiscardedAt),
-		Attempt: int(x.Attempt), MaxAttempts: int(x.MaxAttempts), Crashes: int(x.Crashes), Replays: int(x.Replays),
+		Attempt: int(x.Attempt), MaxAttempts: int(x.MaxAttempts), Crashes: int(x.Crashes), Replays: int(x.Replays), Version: int(x.Version),
 		Error: Failure{Class: x.ErrorClass, Message: x.Error, Fingerprint: x.Fingerprint},
 	}
 }
@@ -137,7 +138,7 @@ func (r *Reader) DeadLetter(ctx context.Context, id engine.ID) (DeadLetterDetail
 		DeadLetter: DeadLetter{
 			JobID: x.JobID, Type: x.Type, Queue: x.Queue, Priority: job.Priority, Reason: engine.Reason(x.Reason),
 			FencingToken: x.FencingToken, DiedAt: x.DiedAt.UTC(), CreatedAt: job.CreatedAt, DiscardedAt: optional(x.DiscardedAt),
-			Attempt: int(x.Attempt), MaxAttempts: job.MaxAttempts, Crashes: int(x.Crashes), Replays: job.Replays,
+			Attempt: int(x.Attempt), MaxAttempts: job.MaxAttempts, Crashes: int(x.Crashes), Replays: job.Replays, Version: job.Version,
 			Error: Failure{Class: x.ErrorClass, Message: x.Error, Fingerprint: x.Fingerprint},
 		},
 		Stack: x.Stack, Worker: rawJSON(x.Worker), Job: job,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -38,9 +40,13 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 	if !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) || utf8.RuneCountInString(reason) > maxReason {
 		return badQuery("The reason may have 500 characters of plain text.")
 	}
+	actor := k.actor(c, reason)
+	if actor.Version, err = seen(form); err != nil {
+		return err
+	}
 	ctx := c.Request().Context()
 	before := k.rowBefore(ctx, c, name, id)
-	err = do(ctx, id, k.actor(c, reason))
+	err = do(ctx, id, actor)
 	var state *engine.StateError
 	switch {
 	case err == nil:
@@ -66,6 +72,19 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 	}
 	k.leave(c, n)
 	return c.Redirect(http.StatusSeeOther, k.afterAct(c, name, id))
+}
+
+// seen is the version of the job that the form's page showed; 0 where none is sent.
+func seen(form url.Values) (int, error) {
+	sent := form.Get("version")
+	if sent == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(sent, 10, 32)
+	if err != nil || n < 1 {
+		return 0, badQuery("The version is the number that the form came with.")
+	}
+	return int(n), nil
 }
 
 // actor is who acts, for the row of the audit trail that the act writes in its own
@@ -102,11 +121,11 @@ func (k *Console) swapRow(c echo.Context, name string, before *inspect.DeadLette
 	case "discard":
 		row.State = views.StateDiscarded
 		row.Done = text("restorable for 7 days")
-		row.Actions = []views.Action{k.restoreAction(before.JobID)}
+		row.Actions = []views.Action{k.restoreAction(before.JobID, before.Version+1)}
 	case "restore":
 		row.State = views.StateDead
 		row.Done = text("back on the list")
-		row.Actions = []views.Action{k.replayAction(before.JobID), k.discardAction(before.JobID, true)}
+		row.Actions = []views.Action{k.replayAction(before.JobID, before.Version+1), k.discardAction(before.JobID, true)}
 	}
 	flash := k.flashOf(n)
 	if flash == nil {
@@ -140,6 +159,9 @@ func refusal(e *engine.StateError) string {
 	now := stateText(e.State)
 	if e.Discarded {
 		now = "discarded"
+	}
+	if e.Changed {
+		now += " and has changed since this page was made"
 	}
 	switch e.Act {
 	case "cancel":

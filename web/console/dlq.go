@@ -149,7 +149,7 @@ func (v *visit) groupOf(g *inspect.DeadGroup) views.DeadGroup {
 	}
 	m.Hot = v.newSince(g.FirstFailedAt)
 	if v.may(auth.ScopeDLQWrite) {
-		a := v.k.replayAction(g.Sample)
+		a := v.k.replayAction(g.Sample, 0)
 		a.Text, a.Label = "Replay newest", "Replay newest of "+m.Class+", job "+shortID(g.Sample)
 		m.SampleAction = &a
 	}
@@ -270,9 +270,9 @@ func (v *visit) deadRow(d *inspect.DeadLetter) views.DeadRow {
 	}
 	if v.may(auth.ScopeDLQWrite) {
 		if d.DiscardedAt.IsZero() {
-			r.Actions = []views.Action{v.k.replayAction(d.JobID), v.k.discardAction(d.JobID, true)}
+			r.Actions = []views.Action{v.k.replayAction(d.JobID, d.Version), v.k.discardAction(d.JobID, true)}
 		} else {
-			r.Actions = []views.Action{v.k.restoreAction(d.JobID)}
+			r.Actions = []views.Action{v.k.restoreAction(d.JobID, d.Version)}
 		}
 	}
 	return r

@@ -145,11 +145,11 @@ func (v *visit) jobActions(j *inspect.Job) []views.Action {
 	case engine.StateDeadLetter:
 		if v.may(auth.ScopeDLQWrite) {
 			if j.DiscardedAt.IsZero() {
-				replay := v.k.replayAction(j.ID)
+				replay := v.k.replayAction(j.ID, j.Version)
 				replay.Main = true
 				list = append(list, replay, v.k.discardAction(j.ID, false))
 			} else {
-				list = append(list, v.k.restoreAction(j.ID))
+				list = append(list, v.k.restoreAction(j.ID, j.Version))
 			}
 		}
 	case engine.StatePending, engine.StateFailed, engine.StateBlocked:
@@ -173,8 +173,19 @@ func versionField(j *inspect.Job) views.Field {
 	return views.Field{Name: "version", Value: strconv.Itoa(j.Version)}
 }
 
-func (k *Console) replayAction(id engine.ID) views.Action {
-	return views.Action{Kind: "replay", Text: "Replay", Label: "Replay job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/replay"), Post: true}
+// versionFields say which version of a job a button was drawn for; 0 is not known.
+func versionFields(version int) []views.Field {
+	if version == 0 {
+		return nil
+	}
+	return []views.Field{{Name: "version", Value: strconv.Itoa(version)}}
+}
+
+func (k *Console) replayAction(id engine.ID, version int) views.Action {
+	return views.Action{
+		Kind: "replay", Text: "Replay", Label: "Replay job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/replay"), Post: true,
+		Fields: versionFields(version),
+	}
 }
 
 func (k *Console) discardAction(id engine.ID, row bool) views.Action {
@@ -183,8 +194,11 @@ func (k *Console) discardAction(id engine.ID, row bool) views.Action {
 	}
 }
 
-func (k *Console) restoreAction(id engine.ID) views.Action {
-	return views.Action{Kind: "restore", Text: "Restore", Label: "Restore job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/restore"), Post: true}
+func (k *Console) restoreAction(id engine.ID, version int) views.Action {
+	return views.Action{
+		Kind: "restore", Text: "Restore", Label: "Restore job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/restore"), Post: true,
+		Fields: versionFields(version),
+	}
 }
 
 // standing says where the job stands and what that rests on.

@@ -213,3 +213,17 @@ func (q *Queries) RestoreDead(ctx context.Context, db DBTX, jobIds []uuid.UUID) 
 	}
 	return items, nil
 }
+
+const TouchJob = `-- name: TouchJob :execrows
+UPDATE jobs AS j SET version = j.version + 1 WHERE j.id = $1 AND $2::int IN (0, j.version)
+`
+
+// The last statement of an act: the row's version rises, and no row says that somebody acted on the job since the caller
+// looked. 0 stands for a caller who did not look.
+func (q *Queries) TouchJob(ctx context.Context, db DBTX, iD uuid.UUID, seen int32) (int64, error) {
+	result, err := db.Exec(ctx, TouchJob, iD, seen)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

@@ -465,9 +465,9 @@ func (q *Queries) ListActions(ctx context.Context, db DBTX, targetKind string, t
 const ListDead = `-- name: ListDead :many
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, left(coalesce(d.error, ''), $1::int)::text AS error, d.fingerprint,
-  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.created_at, coalesce(j.priority, 0)::smallint AS priority
+  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.version, j.created_at, coalesce(j.priority, 0)::smallint AS priority
 FROM dead_letter_jobs AS d
-CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
+CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.version, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
 WHERE (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
   AND (d.discarded_at IS NOT NULL) = $4::boolean
   AND ($5::text IS NULL OR d.type = $5::text)
@@ -502,6 +502,7 @@ type ListDeadRow struct {
 	Fingerprint  string
 	MaxAttempts  int16
 	Replays      int32
+	Version      int32
 	CreatedAt    time.Time
 	Priority     int16
 }
@@ -540,6 +541,7 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 			&i.Fingerprint,
 			&i.MaxAttempts,
 			&i.Replays,
+			&i.Version,
 			&i.CreatedAt,
 			&i.Priority,
 		); err != nil {
@@ -556,9 +558,9 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 const ListDeadGroup = `-- name: ListDeadGroup :many
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, left(coalesce(d.error, ''), $1::int)::text AS error, d.fingerprint,
-  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.created_at, coalesce(j.priority, 0)::smallint AS priority
+  coalesce(j.max_attempts, 0)::smallint AS max_attempts, coalesce(j.replays, 0)::int AS replays, j.version, j.created_at, coalesce(j.priority, 0)::smallint AS priority
 FROM dead_letter_jobs AS d
-CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
+CROSS JOIN LATERAL (SELECT x.max_attempts, x.replays, x.version, x.created_at, x.priority FROM jobs AS x WHERE x.id = d.job_id OFFSET 0) AS j
 WHERE d.fingerprint = $2::text AND (d.died_at, d.job_id) < ($3::timestamptz, $4::uuid)
   AND (d.discarded_at IS NOT NULL) = $5::boolean
   AND ($6::text IS NULL OR d.type = $6::text)
@@ -594,6 +596,7 @@ type ListDeadGroupRow struct {
 	Fingerprint  string
 	MaxAttempts  int16
 	Replays      int32
+	Version      int32
 	CreatedAt    time.Time
 	Priority     int16
 }
@@ -633,6 +636,7 @@ func (q *Queries) ListDeadGroup(ctx context.Context, db DBTX, arg ListDeadGroupP
 			&i.Fingerprint,
 			&i.MaxAttempts,
 			&i.Replays,
+			&i.Version,
 			&i.CreatedAt,
 			&i.Priority,
 		); err != nil {
