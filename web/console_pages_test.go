@@ -3,13 +3,18 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/reliable-job-engine/reliable-job-engine/db"
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 	"github.com/reliable-job-engine/reliable-job-engine/web/console"
 )
 
@@ -144,20 +149,34 @@ func TestABareIdLeadsToTheJob(t *testing.T) {
 func TestWithoutADatabasePagesKeepTheirFrame(t *testing.T) {
 	t.Parallel()
 	server := dbtest.NewServer(t)
-	address := server.URL("jobs")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := db.Migrate(ctx, address, nil); err != nil {
-		t.Fatalf("migrate: %v", err)
+	migrated := func(name string) *pgxpool.Pool {
+		if err := db.Migrate(ctx, server.URL(name), nil); err != nil {
+			t.Fatalf("migrate: %v", err)
+		}
+		return dbtest.OpenURL(t, server.URL(name))
 	}
-	s := newConsoleOn(t, dbtest.OpenURL(t, address), func(c *Config) { c.RequestTimeout = 3 * time.Second })
+	soon := func(c *Config) { c.RequestTimeout = 3 * time.Second }
+	s := newConsoleOn(t, migrated("jobs"), soon)
 	id := s.enqueue(`{"type":"email","queue":"mail"}`)
 	s.get("/").shows("overview", http.StatusOK, "mail")
+	// The same where nobody has an account yet, and where people sign in.
+	unsure := newConsoleOn(t, s.pool, soon, func(c *Config) { c.Accounts = access.New(access.Config{Pool: s.pool}) })
+	unsure.get("/").shows("overview before the first account", http.StatusOK, "mail")
+	people := migrated("people")
+	accounts := access.New(access.Config{Pool: people})
+	if _, err := accounts.Create(ctx, "the-operator", password, access.RoleOperator, engine.Actor{Name: "test"}); err != nil {
+		t.Fatalf("create account: %v", err)
+	}
+	guarded := newConsoleOn(t, people, soon, func(c *Config) { c.Token, c.Accounts = apiToken, accounts })
+	session := guarded.signIn("the-operator")
+	guarded.get("/", "Cookie", session).shows("overview of somebody signed in", http.StatusOK, "the-operator", "Operator")
 	server.StopImmediate()
 	deadline := time.Now().Add(20 * time.Second)
-	for s.get("/").status == http.StatusOK {
+	for s.get("/").status == http.StatusOK || unsure.get("/").status == http.StatusOK || guarded.get("/", "Cookie", session).status == http.StatusOK {
 		if time.Now().After(deadline) {
-			t.Fatal("the overview never notices that the database is away")
+			t.Fatal("an overview never notices that the database is away")
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -169,6 +188,16 @@ func TestWithoutADatabasePagesKeepTheirFrame(t *testing.T) {
 	live := s.get("/", fragment("div#live")...)
 	live.shows("live overview", http.StatusOK, "no fresh data since")
 	s.get("/queues").shows("queues", http.StatusOK, "no fresh data since", "mail")
+	unsure.get("/").shows("overview before the first account", http.StatusServiceUnavailable, "no fresh data since", "mail")
+	guarded.get("/", "Cookie", session).shows("overview of somebody signed in", http.StatusServiceUnavailable, "no fresh data since", "the-operator")
+	for _, cookie := range []string{"", "session=forged"} {
+		if r := guarded.get("/", "Cookie", cookie); strings.Contains(r.body, "no fresh data") || r.status == http.StatusOK {
+			t.Errorf("overview with cookie %q and no database = %d: %.300s", cookie, r.status, plainText(r.body))
+		}
+	}
+	if r := guarded.submit("/jobs", url.Values{"type": {"email"}}, "Cookie", session); r.status < 400 {
+		t.Errorf("a form of somebody whose session nobody can confirm = %d", r.status)
+	}
 	for _, path := range []string{"/jobs", "/jobs/" + id, "/dlq", "/workers", "/audit", "/system"} {
 		r := s.get(path)
 		r.shows(path, http.StatusServiceUnavailable, "The database does not answer", "Overview", "Dead letters")

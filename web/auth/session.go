@@ -63,14 +63,17 @@ type SessionsConfig struct {
 	Log *slog.Logger
 }
 
-// Sessions knows the console's callers by their cookie. It keeps no session in
-// memory: one that ends anywhere is over with the next request. It is safe for
-// many goroutines.
+// Sessions knows the console's callers by their cookie. It asks the database for
+// each request: a session that ends anywhere is over with the next one. Only while
+// the database does not answer may a session that it confirmed within the last five
+// minutes read on. It is safe for many goroutines.
 type Sessions struct {
 	SessionsConfig
 	cookie string
 	secure bool
 	local  atomic.Bool // an account was seen; it never goes away
+	none   atomic.Bool // the database said that no account exists
+	outage outage
 }
 
 // NewSessions checks c. Its error says what to set.
@@ -116,11 +119,13 @@ func (s *Sessions) Open(ctx context.Context) (bool, error) {
 	}
 	exist, err := s.Accounts.HasUsers(ctx)
 	if err != nil {
+		if s.none.Load() {
+			return true, nil // nobody can have signed up where nobody can be asked
+		}
 		return false, err
 	}
-	if exist {
-		s.local.Store(true)
-	}
+	s.local.Store(exist)
+	s.none.Store(!exist)
 	return !exist, nil
 }
 
@@ -146,11 +151,16 @@ func (s *Sessions) RequireSession(base string) echo.MiddlewareFunc {
 			token := s.token(c)
 			session, err := s.Accounts.Session(ctx, token)
 			if errors.Is(err, access.ErrNoSession) {
+				s.outage.forget(token)
 				return s.turnAway(c, base)
 			}
 			if err != nil {
+				if s.enterFromMemory(c, token) {
+					return next(c)
+				}
 				return err
 			}
+			s.outage.note(token, session, time.Now())
 			if !polls(c.Request()) {
 				if err := s.Accounts.Touch(ctx, token); err != nil { // the page can be read all the same
 					s.Log.WarnContext(ctx, "use of a session not counted", "error", err, "request_id", s.RequestID(c))
@@ -252,6 +262,7 @@ func (s *Sessions) SignOut(c echo.Context) error {
 	if err := s.Accounts.SignOut(c.Request().Context(), s.token(c), by); err != nil {
 		return err
 	}
+	s.outage.forget(s.token(c))
 	s.setToken(c, "")
 	return nil
 }
