@@ -142,14 +142,20 @@ type check struct {
 	o         Options
 	q         *dbsqlc.Queries
 	at        time.Time
-	asked     map[string]bool
+	missing   map[string]int // questions a rule still needs
 	problems  map[string]string
 	offenders map[string][]Offender
 	failed    []error
 }
 
 func newCheck(o Options) *check {
-	return &check{o: o, q: dbsqlc.New(), asked: map[string]bool{}, problems: map[string]string{}, offenders: map[string][]Offender{}}
+	c := &check{o: o, q: dbsqlc.New(), missing: map[string]int{}, problems: map[string]string{}, offenders: map[string][]Offender{}}
+	for _, p := range passes {
+		for _, name := range p.rules {
+			c.missing[name]++
+		}
+	}
+	return c
 }
 
 // begin sets what only this transaction has: its own time limit, memory for the
@@ -183,9 +189,10 @@ func (c *check) pass(ctx context.Context, tx pgx.Tx, p pass) error {
 		c.failed = append(c.failed, err)
 	}
 	for _, name := range p.rules {
-		c.asked[name] = err == nil
 		if err != nil {
 			c.problems[name] = err.Error()
+		} else {
+			c.missing[name]--
 		}
 	}
 	for _, o := range rows {
@@ -206,7 +213,7 @@ func (c *check) report(err error) Report {
 			if len(res.Offenders) > c.o.Rows {
 				res.Offenders, res.More = res.Offenders[:c.o.Rows], true
 			}
-		case !c.asked[rule.Name]:
+		case c.missing[rule.Name] > 0:
 			res.Verdict, res.Problem = Unchecked, c.problems[rule.Name]
 			if res.Problem == "" && err != nil {
 				res.Problem = err.Error()
