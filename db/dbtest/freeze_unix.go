@@ -81,6 +81,18 @@ func (f *freeze) thaw() error {
 	return errors.Join(errs...)
 }
 
+// kill ends all of them where they stand.
+func (f *freeze) kill() error {
+	var errs []error
+	for _, pid := range f.pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("kill process %d: %w", pid, err))
+		}
+	}
+	_, err := io.WriteString(f.release, "ended\n")
+	return errors.Join(append(errs, err, f.watcher.Wait())...)
+}
+
 // childrenOf reads /proc, or asks ps where there is none.
 func childrenOf(parent int) ([]int, error) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // a constant pattern is well formed

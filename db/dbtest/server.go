@@ -86,6 +86,20 @@ func (s *Server) Kill() {
 	s.signalAndWait(os.Kill)
 }
 
+// KillAll ends the parent process and every session at one moment, as the loss of
+// the machine does, but for what the kernel had not written yet.
+func (s *Server) KillAll() {
+	s.t.Helper()
+	tree, err := freezeTree(s.pg.PID())
+	if err == nil {
+		err = tree.kill()
+	}
+	if err != nil {
+		s.t.Fatalf("kill test server: %v", err)
+	}
+	s.waitForEnd("a kill")
+}
+
 func (s *Server) signalAndWait(signal os.Signal) {
 	s.t.Helper()
 	process, err := os.FindProcess(s.pg.PID())
@@ -95,12 +109,17 @@ func (s *Server) signalAndWait(signal os.Signal) {
 	if err != nil {
 		s.t.Fatalf("send %v to test server: %v", signal, err)
 	}
+	s.waitForEnd(signal.String())
+}
+
+func (s *Server) waitForEnd(after string) {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	select {
 	case <-s.pg.Done():
 	case <-ctx.Done():
-		s.t.Fatalf("test server did not end within %v of %v", callTimeout, signal)
+		s.t.Fatalf("test server did not end within %v of %s", callTimeout, after)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestCommittedRowsSurviveEveryKindOfEnd(t *testing.T) {
 	for _, end := range []struct {
 		how string
 		do  func()
-	}{{"stop", s.Stop}, {"immediate", s.StopImmediate}, {"kill", s.Kill}} {
+	}{{"stop", s.Stop}, {"immediate", s.StopImmediate}, {"kill", s.Kill}, {"kill all", s.KillAll}} {
 		query(t, s, "INSERT INTO kept VALUES ('"+end.how+"') RETURNING how")
 		end.do()
 		if _, err := connect(t, s, time.Second); err == nil {
@@ -38,8 +38,8 @@ func TestCommittedRowsSurviveEveryKindOfEnd(t *testing.T) {
 			t.Errorf("%s: port = %d, want %d as before", end.how, s.Port(), port)
 		}
 	}
-	if got := query(t, s, "SELECT string_agg(how, ' ') FROM kept"); got != "stop immediate kill" {
-		t.Errorf("rows after three ends = %q", got)
+	if got := query(t, s, "SELECT string_agg(how, ' ') FROM kept"); got != "stop immediate kill kill all" {
+		t.Errorf("rows after four ends = %q", got)
 	}
 	if got := query(t, s, "SHOW fsync"); got != "on" {
 		t.Errorf("fsync = %q, want on", got)
