@@ -146,6 +146,7 @@ type Engine struct {
 	expiredAt time.Time
 	expiredID ID
 	holder    holder
+	clock     clock
 	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
 }

@@ -50,7 +50,7 @@ func (e *Engine) holdOnce(ctx context.Context) error {
 	if len(ripe) == 0 {
 		return nil
 	}
-	held, err := e.q.ParkJobs(ctx, e.hot, queues, priorities, ripe, holdBatch)
+	held, err := e.q.ParkJobs(ctx, e.hot, queues, priorities, ripe, holdBatch, e.workerID)
 	if err == nil && len(held) > 0 {
 		e.log.Warn("jobs held: no worker for their type", "worker_id", e.workerID, "types", ripe, "jobs", len(held))
 	}

@@ -154,7 +154,7 @@ func simple(do func(ctx context.Context, a *actor) (answer func(), err error)) p
 }
 
 var reap = simple(func(ctx context.Context, a *actor) (func(), error) {
-	rows, err := a.w.q.ReapClaims(ctx, a.tx, 0, 100, lostRunLimit, false)
+	rows, err := a.w.q.ReapClaims(ctx, a.tx, 0, nil, 0, 100, lostRunLimit, false)
 	return func() {
 		for _, r := range rows {
 			a.w.accept(key{r.JobID, r.Token}, OutcomeLeaseExpired)
@@ -233,7 +233,7 @@ var promote = simple(func(ctx context.Context, a *actor) (func(), error) {
 
 // park takes what no worker can run out of line, unpark brings it back.
 var park = simple(func(ctx context.Context, a *actor) (func(), error) {
-	_, err := a.w.q.ParkJobs(ctx, a.tx, []string{DefaultQueue}, []int16{1}, []string{"race"}, 100)
+	_, err := a.w.q.ParkJobs(ctx, a.tx, []string{DefaultQueue}, []int16{1}, []string{"race"}, 100, 0)
 	return func() {}, err
 })
 

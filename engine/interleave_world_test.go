@@ -193,8 +193,9 @@ func (w *world) add(later bool) error {
 		return err
 	}
 	w.jobs = append(w.jobs, id)
+	past := time.Now().Add(-time.Minute) // for expire; nothing else minds
 	_, err = w.q.EnqueueJob(w.ctx, w.admin, dbsqlc.EnqueueJobParams{ID: id, Type: "race", Queue: DefaultQueue, Priority: 1, MaxAttempts: 5,
-		Payload: []byte("{}")})
+		Payload: []byte("{}"), ExpiresAt: &past})
 	if err == nil && later {
 		_, err = w.admin.Exec(w.ctx, `WITH r AS (DELETE FROM job_ready WHERE job_id = $1 RETURNING *)
 			INSERT INTO job_scheduled (run_at, job_id, priority, queue, type, failed) SELECT now() - interval '1 s', job_id, priority, queue, type, true FROM r`, id)
@@ -238,7 +239,7 @@ func reaped(w *world) error {
 	if err := leased(1)(w); err != nil {
 		return err
 	}
-	rows, err := w.q.ReapClaims(w.ctx, w.admin, 0, 100, lostRunLimit, false)
+	rows, err := w.q.ReapClaims(w.ctx, w.admin, 0, nil, 0, 100, lostRunLimit, false)
 	if err != nil || len(rows) != 1 {
 		return errors.Join(err, fmt.Errorf("reaped %d runs", len(rows)))
 	}

@@ -2,18 +2,16 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // The upkeep of all jobs is done by one process at a time: the holder of a row
 // with an end. Every pass of it is safe for two at once, so that a leader that
-// froze and comes back does no harm.
+// froze and comes back does no harm: its statements decide by what they find, and
+// those that act on what was seen before ask whether another leads.
 const leaderRole = "maintenance"
 
 type leader struct {
@@ -48,13 +46,14 @@ func (l *leader) campaign() error {
 	ctx, cancel := l.e.dbContext()
 	defer cancel()
 	asked := time.Now()
-	_, err := l.e.q.Lead(ctx, l.e.beat, leaderRole, l.e.workerID, l.term().Seconds())
-	if errors.Is(err, pgx.ErrNoRows) {
-		l.until.Store(0)
-		return nil
-	}
+	got, err := l.e.q.Lead(ctx, l.e.beat, leaderRole, l.e.workerID, l.term().Seconds())
 	if err != nil {
 		return err
+	}
+	l.e.watchClock(reading{got.Now, asked, time.Now()})
+	if got.Term == 0 {
+		l.until.Store(0)
+		return nil
 	}
 	if !l.leading() {
 		fault.Point("lead.taken")

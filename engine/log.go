@@ -19,4 +19,5 @@ const (
 	LogJobCancelled         = "job cancelled"
 	LogJobReplayed          = "job replayed"
 	LogOperatorAction       = "operator action"
+	LogClockMoved           = "database clock moved"
 )

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
@@ -19,7 +20,8 @@ const (
 type promoter struct {
 	e        *Engine
 	woken    chan struct{}
-	mark     time.Time // run_at below which only dead index entries are expected
+	mark     time.Time   // run_at below which only dead index entries are expected
+	moved    atomic.Bool // the clock was: mark says nothing
 	rescanAt time.Time
 }
 
@@ -64,6 +66,9 @@ func (p *promoter) promoteOnce() (time.Duration, error) {
 	for {
 		ctx, cancel := p.e.dbContext()
 		began := time.Now()
+		if p.moved.Swap(false) {
+			p.mark = time.Time{}
+		}
 		mark := p.mark
 		full := began.After(p.rescanAt)
 		if full {

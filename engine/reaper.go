@@ -22,7 +22,8 @@ func (e *Engine) reapOnce(ctx context.Context) error {
 		var rows []dbsqlc.ReapClaimsRow
 		fault.Point("reap.before")
 		err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
-			rows, err = e.q.ReapClaims(ctx, tx, e.cfg.HeartbeatInterval.Seconds(), reapBatch, lostRunLimit, e.cfg.DiscardDead)
+			quiet := e.cfg.HeartbeatInterval
+			rows, err = e.q.ReapClaims(ctx, tx, quiet.Seconds(), e.clock.latest(quiet), e.workerID, reapBatch, lostRunLimit, e.cfg.DiscardDead)
 			if err != nil || len(rows) == 0 {
 				return err
 			}
@@ -39,6 +40,9 @@ func (e *Engine) reapOnce(ctx context.Context) error {
 			e.tellReaped(&rows[i])
 		}
 		if len(rows) == 0 {
+			if _, err := e.q.ShortenLeases(ctx, e.hot, e.cfg.LeaseDuration.Seconds()); err != nil {
+				return err
+			}
 			return e.q.NoteTask(ctx, e.hot, "reaper")
 		}
 	}

@@ -11,7 +11,8 @@ SELECT DISTINCT h.type::text AS type FROM lane CROSS JOIN LATERAL (
 WHERE h.type <> ALL(@handled::text[]);
 
 -- name: ParkJobs :many
--- Takes jobs of these types out of line, so that claims need not step over them: 5,000 a pass.
+-- Takes jobs of these types out of line, so that claims need not step over them: 5,000 a pass. Not once another leads:
+-- what this one saw may be long ago.
 WITH lane AS (SELECT unnest(@queues::text[]) AS queue, unnest(@priorities::smallint[]) AS priority),
 d AS (
   DELETE FROM job_ready AS r WHERE r.ctid = ANY(ARRAY(
@@ -19,7 +20,9 @@ d AS (
       SELECT y.ctid FROM job_ready AS y
       WHERE y.queue = lane.queue AND y.priority = lane.priority AND y.type || '' = ANY(@types::text[])
       ORDER BY y.seq LIMIT @max_jobs::int FOR UPDATE SKIP LOCKED))
-    FROM lane LIMIT @max_jobs::int))
+    FROM lane
+    WHERE NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> @leader::bigint AND l.expires_at > now())
+    LIMIT @max_jobs::int))
   RETURNING r.job_id, r.priority, r.attempt, r.crashes, r.queue, r.type)
 INSERT INTO job_held AS h (job_id, priority, attempt, crashes, queue, type, reason, hold_key)
 SELECT d.job_id, d.priority, d.attempt, d.crashes, d.queue, d.type, 'no_worker', d.type FROM d

@@ -1,11 +1,15 @@
 -- name: ReapClaims :many
 -- Expired leases: their open jobs go back to ready as suspects, or are buried once they were lost crash_limit + 1 times.
 -- It needs columns only: neither the worker's row nor the job's handler. Which jobs are open is asked by the insert, not
--- by a look before it, whose snapshot is older than the lock it got.
+-- by a look before it, whose snapshot is older than the lock it got. Nothing is reaped right after the server's start, once
+-- another leads (this one stood still meanwhile), nor where the clock is past not_after: it was moved, and the living must
+-- renew first.
 WITH dead AS (
   DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(
     SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()
-      AND now() - pg_postmaster_start_time() > make_interval(secs => @quiet_seconds::float8)
+      AND now() - pg_postmaster_start_time() NOT BETWEEN interval '0' AND make_interval(secs => @quiet_seconds::float8)
+      AND now() < coalesce(sqlc.narg('not_after')::timestamptz, 'infinity')
+      AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> @leader::bigint AND l.expires_at > now())
     ORDER BY c.id LIMIT @max_claims::int FOR UPDATE SKIP LOCKED))
   RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes),
 gone AS (
@@ -35,14 +39,28 @@ SELECT m.job_id::uuid AS job_id, m.id AS token, m.worker_id, m.lease_expires_at,
   m.attempt::smallint AS attempt, m.crashes::smallint AS crashes FROM moved AS m;
 
 -- name: Lead :one
--- Takes or renews leadership; no row says that another leads. term rises with each change of hands.
-INSERT INTO leaders AS l (role, worker_id, expires_at) VALUES (@role, @worker_id, now() + make_interval(secs => @lease_seconds::float8))
-ON CONFLICT (role) DO UPDATE SET
-  worker_id = excluded.worker_id, expires_at = excluded.expires_at,
-  term = CASE WHEN l.worker_id = excluded.worker_id THEN l.term ELSE l.term + 1 END,
-  acquired_at = CASE WHEN l.worker_id = excluded.worker_id THEN l.acquired_at ELSE now() END
-WHERE l.worker_id = excluded.worker_id OR l.expires_at < now()
-RETURNING l.term;
+-- Takes or renews leadership; term 0 says that another leads. term rises with each change of hands. An end further ahead
+-- than any term is one that was written before the clock was set back. now is for the watch on that clock.
+WITH up AS (
+  INSERT INTO leaders AS l (role, worker_id, expires_at) VALUES (@role, @worker_id, now() + make_interval(secs => @lease_seconds::float8))
+  ON CONFLICT (role) DO UPDATE SET
+    worker_id = excluded.worker_id, expires_at = excluded.expires_at,
+    term = CASE WHEN l.worker_id = excluded.worker_id THEN l.term ELSE l.term + 1 END,
+    acquired_at = CASE WHEN l.worker_id = excluded.worker_id THEN l.acquired_at ELSE now() END
+  WHERE l.worker_id = excluded.worker_id OR l.expires_at < now() OR l.expires_at > now() + interval '1 min'
+  RETURNING l.term)
+SELECT coalesce((SELECT up.term FROM up), 0)::bigint AS term, now()::timestamptz AS now;
+
+-- name: ShortenLeases :execrows
+-- Leases that end later than two of their worker's would: they were written before the clock was set back. The living
+-- renew theirs at the next heartbeat; those of the dead would else be waited for as long as the clock was set back.
+UPDATE job_claims AS k SET lease_expires_at = now() + make_interval(secs => x.lease_seconds)
+FROM (SELECT c.id, t.lease_seconds FROM job_claims AS c
+      CROSS JOIN LATERAL (SELECT coalesce((SELECT w.lease_ms FROM workers AS w WHERE w.id = c.worker_id) / 1000.0,
+        @lease_seconds::float8)::float8 AS lease_seconds OFFSET 0) AS t
+      WHERE c.lease_expires_at > now() + make_interval(secs => 2 * t.lease_seconds)
+      ORDER BY c.id FOR UPDATE OF c SKIP LOCKED) AS x
+WHERE k.id = x.id;
 
 -- name: Resign :exec
 -- Hands leadership over at once, instead of after its end.

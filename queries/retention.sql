@@ -59,10 +59,12 @@ WHERE j.expires_at < now() AND (j.expires_at, j.id) > (@after_at::timestamptz, @
 ORDER BY j.expires_at, j.id LIMIT @max_jobs::int;
 
 -- name: ExpireWaiting :many
--- Those of them that still wait become dead letters. One that runs meanwhile is caught by its next claim.
-WITH r AS (DELETE FROM job_ready AS x WHERE x.job_id = ANY(@job_ids::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
-s AS (DELETE FROM job_scheduled AS x WHERE x.job_id = ANY(@job_ids::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
-h AS (DELETE FROM job_held AS x WHERE x.job_id = ANY(@job_ids::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+-- Those of them that still wait become dead letters. One that runs meanwhile is caught by its next claim. Whether they
+-- have expired is asked again: a replay since the list was read takes expires_at away.
+WITH late AS (SELECT j.id FROM jobs AS j WHERE j.id = ANY(@job_ids::uuid[]) AND j.expires_at < now()),
+r AS (DELETE FROM job_ready AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+s AS (DELETE FROM job_scheduled AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+h AS (DELETE FROM job_held AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
 gone AS (SELECT * FROM r UNION ALL SELECT * FROM s UNION ALL SELECT * FROM h),
 e AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, attempt, outcome, error_class, error)

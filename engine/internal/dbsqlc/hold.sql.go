@@ -73,20 +73,24 @@ d AS (
       SELECT y.ctid FROM job_ready AS y
       WHERE y.queue = lane.queue AND y.priority = lane.priority AND y.type || '' = ANY($3::text[])
       ORDER BY y.seq LIMIT $4::int FOR UPDATE SKIP LOCKED))
-    FROM lane LIMIT $4::int))
+    FROM lane
+    WHERE NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> $5::bigint AND l.expires_at > now())
+    LIMIT $4::int))
   RETURNING r.job_id, r.priority, r.attempt, r.crashes, r.queue, r.type)
 INSERT INTO job_held AS h (job_id, priority, attempt, crashes, queue, type, reason, hold_key)
 SELECT d.job_id, d.priority, d.attempt, d.crashes, d.queue, d.type, 'no_worker', d.type FROM d
 RETURNING h.job_id
 `
 
-// Takes jobs of these types out of line, so that claims need not step over them: 5,000 a pass.
-func (q *Queries) ParkJobs(ctx context.Context, db DBTX, queues []string, priorities []int16, types []string, maxJobs int32) ([]uuid.UUID, error) {
+// Takes jobs of these types out of line, so that claims need not step over them: 5,000 a pass. Not once another leads:
+// what this one saw may be long ago.
+func (q *Queries) ParkJobs(ctx context.Context, db DBTX, queues []string, priorities []int16, types []string, maxJobs int32, leader int64) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, ParkJobs,
 		queues,
 		priorities,
 		types,
 		maxJobs,
+		leader,
 	)
 	if err != nil {
 		return nil, err

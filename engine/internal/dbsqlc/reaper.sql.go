@@ -40,21 +40,29 @@ func (q *Queries) FoldStats(ctx context.Context, db DBTX, maxRows int32) (int64,
 }
 
 const Lead = `-- name: Lead :one
-INSERT INTO leaders AS l (role, worker_id, expires_at) VALUES ($1, $2, now() + make_interval(secs => $3::float8))
-ON CONFLICT (role) DO UPDATE SET
-  worker_id = excluded.worker_id, expires_at = excluded.expires_at,
-  term = CASE WHEN l.worker_id = excluded.worker_id THEN l.term ELSE l.term + 1 END,
-  acquired_at = CASE WHEN l.worker_id = excluded.worker_id THEN l.acquired_at ELSE now() END
-WHERE l.worker_id = excluded.worker_id OR l.expires_at < now()
-RETURNING l.term
+WITH up AS (
+  INSERT INTO leaders AS l (role, worker_id, expires_at) VALUES ($1, $2, now() + make_interval(secs => $3::float8))
+  ON CONFLICT (role) DO UPDATE SET
+    worker_id = excluded.worker_id, expires_at = excluded.expires_at,
+    term = CASE WHEN l.worker_id = excluded.worker_id THEN l.term ELSE l.term + 1 END,
+    acquired_at = CASE WHEN l.worker_id = excluded.worker_id THEN l.acquired_at ELSE now() END
+  WHERE l.worker_id = excluded.worker_id OR l.expires_at < now() OR l.expires_at > now() + interval '1 min'
+  RETURNING l.term)
+SELECT coalesce((SELECT up.term FROM up), 0)::bigint AS term, now()::timestamptz AS now
 `
 
-// Takes or renews leadership; no row says that another leads. term rises with each change of hands.
-func (q *Queries) Lead(ctx context.Context, db DBTX, role string, workerID int64, leaseSeconds float64) (int64, error) {
+type LeadRow struct {
+	Term int64
+	Now  time.Time
+}
+
+// Takes or renews leadership; term 0 says that another leads. term rises with each change of hands. An end further ahead
+// than any term is one that was written before the clock was set back. now is for the watch on that clock.
+func (q *Queries) Lead(ctx context.Context, db DBTX, role string, workerID int64, leaseSeconds float64) (LeadRow, error) {
 	row := db.QueryRow(ctx, Lead, role, workerID, leaseSeconds)
-	var term int64
-	err := row.Scan(&term)
-	return term, err
+	var i LeadRow
+	err := row.Scan(&i.Term, &i.Now)
+	return i, err
 }
 
 const NoteTask = `-- name: NoteTask :exec
@@ -71,8 +79,10 @@ const ReapClaims = `-- name: ReapClaims :many
 WITH dead AS (
   DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(
     SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()
-      AND now() - pg_postmaster_start_time() > make_interval(secs => $1::float8)
-    ORDER BY c.id LIMIT $2::int FOR UPDATE SKIP LOCKED))
+      AND now() - pg_postmaster_start_time() NOT BETWEEN interval '0' AND make_interval(secs => $1::float8)
+      AND now() < coalesce($2::timestamptz, 'infinity')
+      AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> $3::bigint AND l.expires_at > now())
+    ORDER BY c.id LIMIT $4::int FOR UPDATE SKIP LOCKED))
   RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes),
 gone AS (
   SELECT d.id, d.worker_id, d.claimed_at, d.lease_expires_at, unnest(d.job_ids) AS job_id, unnest(d.attempts) AS attempt,
@@ -89,14 +99,14 @@ moved AS (
   CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j),
 back AS (
   INSERT INTO job_ready (job_id, queue, type, priority, attempt, crashes)
-  SELECT m.job_id, m.queue, m.type, m.priority, m.attempt, m.crashes FROM moved AS m WHERE m.crashes <= $3::int),
+  SELECT m.job_id, m.queue, m.type, m.priority, m.attempt, m.crashes FROM moved AS m WHERE m.crashes <= $5::int),
 buried AS (
   INSERT INTO dead_letter_jobs (job_id, fencing_token, discarded_at, queue, type, attempt, crashes, reason, error_class, error, fingerprint, worker)
-  SELECT m.job_id, m.id, CASE WHEN $4::boolean THEN now() END, m.queue, m.type, m.attempt, m.crashes, 'poison', 'lease_expired',
+  SELECT m.job_id, m.id, CASE WHEN $6::boolean THEN now() END, m.queue, m.type, m.attempt, m.crashes, 'poison', 'lease_expired',
     format('%s runs in a row were lost with their process', m.crashes), 'v1:lost:' || m.type,
     (SELECT jsonb_build_object('id', w.id::text, 'name', w.name, 'hostname', w.hostname, 'pid', w.pid, 'version', w.version)
      FROM workers AS w WHERE w.id = m.worker_id)
-  FROM moved AS m WHERE m.crashes > $3::int)
+  FROM moved AS m WHERE m.crashes > $5::int)
 SELECT m.job_id::uuid AS job_id, m.id AS token, m.worker_id, m.lease_expires_at, m.queue::text AS queue, m.type::text AS type,
   m.attempt::smallint AS attempt, m.crashes::smallint AS crashes FROM moved AS m
 `
@@ -114,10 +124,14 @@ type ReapClaimsRow struct {
 
 // Expired leases: their open jobs go back to ready as suspects, or are buried once they were lost crash_limit + 1 times.
 // It needs columns only: neither the worker's row nor the job's handler. Which jobs are open is asked by the insert, not
-// by a look before it, whose snapshot is older than the lock it got.
-func (q *Queries) ReapClaims(ctx context.Context, db DBTX, quietSeconds float64, maxClaims int32, crashLimit int32, discardDead bool) ([]ReapClaimsRow, error) {
+// by a look before it, whose snapshot is older than the lock it got. Nothing is reaped right after the server's start, once
+// another leads (this one stood still meanwhile), nor where the clock is past not_after: it was moved, and the living must
+// renew first.
+func (q *Queries) ReapClaims(ctx context.Context, db DBTX, quietSeconds float64, notAfter *time.Time, leader int64, maxClaims int32, crashLimit int32, discardDead bool) ([]ReapClaimsRow, error) {
 	rows, err := db.Query(ctx, ReapClaims,
 		quietSeconds,
+		notAfter,
+		leader,
 		maxClaims,
 		crashLimit,
 		discardDead,
@@ -157,4 +171,24 @@ UPDATE leaders AS l SET expires_at = now() WHERE l.role = $1 AND l.worker_id = $
 func (q *Queries) Resign(ctx context.Context, db DBTX, role string, workerID int64) error {
 	_, err := db.Exec(ctx, Resign, role, workerID)
 	return err
+}
+
+const ShortenLeases = `-- name: ShortenLeases :execrows
+UPDATE job_claims AS k SET lease_expires_at = now() + make_interval(secs => x.lease_seconds)
+FROM (SELECT c.id, t.lease_seconds FROM job_claims AS c
+      CROSS JOIN LATERAL (SELECT coalesce((SELECT w.lease_ms FROM workers AS w WHERE w.id = c.worker_id) / 1000.0,
+        $1::float8)::float8 AS lease_seconds OFFSET 0) AS t
+      WHERE c.lease_expires_at > now() + make_interval(secs => 2 * t.lease_seconds)
+      ORDER BY c.id FOR UPDATE OF c SKIP LOCKED) AS x
+WHERE k.id = x.id
+`
+
+// Leases that end later than two of their worker's would: they were written before the clock was set back. The living
+// renew theirs at the next heartbeat; those of the dead would else be waited for as long as the clock was set back.
+func (q *Queries) ShortenLeases(ctx context.Context, db DBTX, leaseSeconds float64) (int64, error) {
+	result, err := db.Exec(ctx, ShortenLeases, leaseSeconds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -13,9 +13,10 @@ import (
 )
 
 const ExpireWaiting = `-- name: ExpireWaiting :many
-WITH r AS (DELETE FROM job_ready AS x WHERE x.job_id = ANY($2::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
-s AS (DELETE FROM job_scheduled AS x WHERE x.job_id = ANY($2::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
-h AS (DELETE FROM job_held AS x WHERE x.job_id = ANY($2::uuid[]) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+WITH late AS (SELECT j.id FROM jobs AS j WHERE j.id = ANY($2::uuid[]) AND j.expires_at < now()),
+r AS (DELETE FROM job_ready AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+s AS (DELETE FROM job_scheduled AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
+h AS (DELETE FROM job_held AS x WHERE x.job_id = ANY(ARRAY(SELECT late.id FROM late)) RETURNING x.job_id, x.attempt, x.crashes, x.queue, x.type),
 gone AS (SELECT job_id, attempt, crashes, queue, type FROM r UNION ALL SELECT job_id, attempt, crashes, queue, type FROM s UNION ALL SELECT job_id, attempt, crashes, queue, type FROM h),
 e AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, attempt, outcome, error_class, error)
@@ -34,7 +35,8 @@ type ExpireWaitingRow struct {
 	Type  string
 }
 
-// Those of them that still wait become dead letters. One that runs meanwhile is caught by its next claim.
+// Those of them that still wait become dead letters. One that runs meanwhile is caught by its next claim. Whether they
+// have expired is asked again: a replay since the list was read takes expires_at away.
 func (q *Queries) ExpireWaiting(ctx context.Context, db DBTX, discardDead bool, jobIds []uuid.UUID) ([]ExpireWaitingRow, error) {
 	rows, err := db.Query(ctx, ExpireWaiting, discardDead, jobIds)
 	if err != nil {
