@@ -60,7 +60,7 @@ var mayImport = map[string]rule{
 	"db/localpg":              {never: []string{"github.com/labstack/echo", "github.com/spf13/cobra"}},
 	"db/dbtest":               {may: []string{"db", "db/localpg"}},
 	"db/dbtest/moves":         {},
-	"engine":                  {may: []string{"engine/internal/dbsqlc", "engine/internal/fault"}, tests: []string{"engine/enginetest", "engine/inspect"}, never: outside},
+	"engine":                  {may: []string{"engine/internal/dbsqlc", "engine/internal/fault"}, tests: []string{"engine/enginetest", "engine/inspect", "engine/verify"}, never: outside},
 	"engine/inspect":          {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"engine/enginetest"}, never: outside},
 	"engine/verify":           {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"*"}, never: outside},
 	"engine/enginetest":       {may: []string{"engine"}, never: outside},

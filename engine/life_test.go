@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
+	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest/moves"
 )
 
 // TestLife plays the stories of testdata/life: jobs and workers on Postgres, step by step, through the functions that
@@ -37,6 +38,7 @@ type life struct {
 	names   map[ID]string
 	ids     map[string]ID
 	runs    []*run
+	spoiled bool // by hand: what it left is not the engine's
 }
 
 type lifeKey struct{}
@@ -54,11 +56,21 @@ func setupLife(env *testscript.Env) error {
 	return nil
 }
 
+// LifeOver judges what a script has left. It is set by the outer test package,
+// which may import what imports this one.
+var LifeOver = func(testing.TB, *pgxpool.Pool) {}
+
 func newLife(t testing.TB) *life {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w := &life{ctx: ctx, pool: dbtest.New(t), workers: map[string]*Engine{}, refused: map[*Engine]*refusals{}, names: map[ID]string{},
 		ids: map[string]ID{}}
+	if err := moves.Install(ctx, w.pool); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
+		if !w.spoiled {
+			LifeOver(t, w.pool)
+		}
 		for _, e := range w.workers {
 			e.endLoops()
 			e.endDB()
@@ -365,6 +377,7 @@ var instants = map[string][]string{
 	"job_claims": {"claimed_at", "lease_expires_at"}, "job_executions": {"claimed_at", "started_at", "finished_at"},
 	"dead_letter_jobs": {"died_at", "discarded_at"}, "idempotency_keys": {"created_at", "expires_at"},
 	"leaders": {"acquired_at", "expires_at"}, "workers": {"started_at", "heartbeat_at", "stopped_at"},
+	"job_stats_deltas": {"at"},
 }
 
 // advance 31s
@@ -404,9 +417,13 @@ func (w *life) remember(d time.Duration) {
 			e.expiredAt = e.expiredAt.Add(-d)
 		}
 	}
+	leases := map[*lease]bool{}
 	for _, r := range w.runs {
 		r.row.ReadyAt = r.row.ReadyAt.Add(-d)
-		r.lease.claimedAt = r.lease.claimedAt.Add(-d)
+		leases[r.lease] = true
+	}
+	for l := range leases {
+		l.claimedAt = l.claimedAt.Add(-d)
 	}
 }
 
@@ -462,6 +479,7 @@ func (w *life) spoil(a lifeArgs) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	w.spoiled = true
 	_, err = w.pool.Exec(w.ctx, "UPDATE job_ready SET attempt = $2 WHERE job_id = $1", w.ids[a.names[0]], n)
 	return "", err
 }

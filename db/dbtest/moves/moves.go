@@ -42,21 +42,25 @@ func Log(t testing.TB, pool *pgxpool.Pool) {
 	if err := Install(context.Background(), pool); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		bad, err := Check(ctx, pool)
-		if err != nil {
-			t.Errorf("check the log of moves: %v", err)
+	t.Cleanup(func() { Judge(t, pool) })
+}
+
+// Judge fails t for each violation, of which it tells the first few.
+func Judge(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	bad, err := Check(ctx, pool)
+	if err != nil {
+		t.Error(err)
+	}
+	for i, v := range bad {
+		if i == 5 {
+			t.Errorf("... %d more violations", len(bad)-i)
+			break
 		}
-		for i, v := range bad {
-			if i == 5 {
-				t.Errorf("... %d more violations", len(bad)-i)
-				break
-			}
-			t.Errorf("%s\n%s", v, Story(ctx, pool, v.JobID))
-		}
-	})
+		t.Errorf("%s\n%s", v, Story(ctx, pool, v.JobID))
+	}
 }
 
 // move is one row of the log.
