@@ -829,6 +829,8 @@ CREATE TABLE public.workers (
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     heartbeat_at timestamp with time zone DEFAULT now() NOT NULL,
     stopped_at timestamp with time zone,
+    done_per_minute integer DEFAULT 0 NOT NULL,
+    failed_lately integer DEFAULT 0 NOT NULL,
     CONSTRAINT workers_state_check CHECK ((state = ANY (ARRAY['running'::text, 'draining'::text, 'stopped'::text])))
 );
 
@@ -1154,4 +1156,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130100400'),
     ('20261130100500'),
     ('20261130110000'),
-    ('20261130120000');
+    ('20261130120000'),
+    ('20261130180000');

@@ -122,6 +122,7 @@ type Engine struct {
 	listening atomic.Bool
 	draining  atomic.Bool
 	troubled  troubles
+	rates     rates
 
 	runs     context.Context // of every handler
 	endRuns  context.CancelCauseFunc
@@ -332,9 +333,10 @@ func (e *Engine) workerRow() dbsqlc.BeatWorkerParams {
 	if queues == nil {
 		queues = []string{}
 	}
+	done, failed := e.rates.read(time.Now())
 	return dbsqlc.BeatWorkerParams{ID: e.workerID, Name: e.cfg.Name, Hostname: host, Pid: int32(os.Getpid()), Version: e.cfg.Version,
 		Queues: queues, Types: e.types, Slots: int32(e.cfg.Concurrency), Busy: int32(e.busy.Load()), Stuck: int32(e.stuck.Load()),
-		LeaseMs: int32(e.cfg.LeaseDuration.Milliseconds()), State: state}
+		LeaseMs: int32(e.cfg.LeaseDuration.Milliseconds()), State: state, DonePerMinute: done, FailedLately: failed}
 }
 
 // Status is what this process knows of itself.

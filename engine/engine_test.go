@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,4 +121,29 @@ func TestMaintenanceOnlyEngineKeepsUp(t *testing.T) {
 	if slots := e.Status().Slots; slots != 0 {
 		t.Errorf("%d slots, want none", slots)
 	}
+}
+
+func TestHeartbeatTellsWhatTheWorkerDid(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	ws := engine.NewWorkers()
+	engine.RegisterType(ws, "odd", engine.WorkerFunc[engine.RawArgs](func(_ context.Context, job *engine.Job[engine.RawArgs]) error {
+		if strings.Contains(string(job.Payload), "bad") {
+			return errors.New("no")
+		}
+		return nil
+	}), engine.TypeOptions{})
+	e := start(t, pool, engine.Config{Workers: ws, HeartbeatInterval: 100 * time.Millisecond, LeaseDuration: time.Second})
+	for _, payload := range []string{`{}`, `{}`, `{"bad": 1}`} {
+		if _, err := e.Client().Enqueue(t.Context(), engine.RawArgs{Type: "odd", Payload: []byte(payload)}, engine.EnqueueOptions{MaxAttempts: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the worker's row counts two done and one failed", func() bool {
+		var done, failed int
+		if err := pool.QueryRow(t.Context(), `SELECT done_per_minute, failed_lately FROM workers`).Scan(&done, &failed); err != nil {
+			t.Fatal(err)
+		}
+		return done == 2 && failed == 1
+	})
 }

@@ -371,7 +371,7 @@ func (f *finisher) uncount(ctx context.Context, runs []ended) error {
 // tell logs and counts what is durable now.
 func (f *finisher) tell(batch []ended, closed closedRuns) {
 	e := f.e
-	later := false
+	later, done, failed := false, 0, 0
 	for i := range batch {
 		x := &batch[i]
 		if !closed.has(x) {
@@ -380,6 +380,11 @@ func (f *finisher) tell(batch []ended, closed closedRuns) {
 			continue
 		}
 		e.obs.RunEnded(x.run.row.Queue, x.run.row.Type, x.verdict.outcome, x.wait(), x.took)
+		if x.verdict.outcome == OutcomeCompleted {
+			done++
+		} else if x.verdict.outcome == OutcomeFailed || x.verdict.outcome == OutcomeTimedOut {
+			failed++
+		}
 		if reason, dead := x.verdict.dead(); dead {
 			e.obs.JobDied(x.run.row.Queue, x.run.row.Type, reason)
 		}
@@ -392,6 +397,7 @@ func (f *finisher) tell(batch []ended, closed closedRuns) {
 			e.client.notify.queue(x.run.row.Queue)
 		}
 	}
+	e.rates.add(time.Now(), done, failed)
 	if later {
 		e.client.notify.later()
 		e.promoter.wake()

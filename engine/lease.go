@@ -145,7 +145,7 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 		})
 	}
 	w := e.workerRow()
-	b.Queue(dbsqlc.BeatWorker, w.ID, w.Name, w.Hostname, w.Pid, w.Version, w.Queues, w.Types, w.Slots, w.Busy, w.Stuck, w.LeaseMs, w.State).
+	b.Queue(dbsqlc.BeatWorker, w.ID, w.Name, w.Hostname, w.Pid, w.Version, w.Queues, w.Types, w.Slots, w.Busy, w.Stuck, w.LeaseMs, w.State, w.DonePerMinute, w.FailedLately).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&claimers) })
 	fault.Point("heartbeat.before")
 	if err := e.beat.SendBatch(ctx, b).Close(); err != nil {

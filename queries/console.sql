@@ -142,7 +142,7 @@ FROM workers AS w GROUP BY w.version ORDER BY min(w.started_at) DESC LIMIT @max_
 
 -- name: GetWorker :one
 SELECT w.id, w.name, w.hostname, w.pid, w.version, w.queues, w.types, w.slots, w.busy, w.stuck, w.lease_ms, w.state, w.started_at,
-  w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds
+  w.done_per_minute, w.failed_lately, w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds
 FROM workers AS w WHERE w.id = @id::bigint;
 
 -- name: ListWorkerRunning :many

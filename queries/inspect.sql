@@ -283,7 +283,7 @@ FROM dead_letter_jobs AS d WHERE d.job_id = @job_id::uuid;
 -- name: ListWorkers :many
 -- Heartbeats are compared by the database's clock. running counts the jobs a worker's leases still hold.
 SELECT w.id, w.name, w.hostname, w.pid, w.version, w.queues, w.types, w.slots, w.busy, w.stuck, w.lease_ms, w.state, w.started_at,
-  w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds,
+  w.done_per_minute, w.failed_lately, w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds,
   coalesce((SELECT sum((SELECT count(*) FROM unnest(k.job_ids) AS u(job_id) WHERE (
       SELECT e.outcome FROM job_executions AS e WHERE e.job_id = u.job_id AND e.fencing_token = k.id) IS NULL))
     FROM job_claims AS k WHERE k.worker_id = w.id), 0)::bigint AS running

@@ -14,9 +14,10 @@ RETURNING id;
 
 -- name: BeatWorker :one
 -- Answers how many claimers are alive, which the marks' margin needs. The row is put back if somebody removed it.
-INSERT INTO workers AS w (id, name, hostname, pid, version, queues, types, slots, busy, stuck, lease_ms, state) OVERRIDING SYSTEM VALUE
-VALUES (@id, @name, @hostname, @pid, @version, @queues, @types, @slots, @busy, @stuck, @lease_ms, @state)
-ON CONFLICT (id) DO UPDATE SET heartbeat_at = now(), busy = excluded.busy, stuck = excluded.stuck, state = excluded.state
+INSERT INTO workers AS w (id, name, hostname, pid, version, queues, types, slots, busy, stuck, lease_ms, state, done_per_minute, failed_lately) OVERRIDING SYSTEM VALUE
+VALUES (@id, @name, @hostname, @pid, @version, @queues, @types, @slots, @busy, @stuck, @lease_ms, @state, @done_per_minute, @failed_lately)
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = now(), busy = excluded.busy, stuck = excluded.stuck, state = excluded.state,
+  done_per_minute = excluded.done_per_minute, failed_lately = excluded.failed_lately
 RETURNING (SELECT count(*) FROM workers AS o WHERE o.state <> 'stopped' AND o.slots > 0
   AND o.heartbeat_at > now() - make_interval(secs => 60))::int AS live_workers;
 

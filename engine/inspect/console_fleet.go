@@ -48,7 +48,7 @@ func (r *Reader) Worker(ctx context.Context, id int64) (Worker, error) {
 		ID: x.ID, Name: x.Name, Hostname: x.Hostname, PID: int(x.Pid), Build: x.Version, Queues: x.Queues, Types: x.Types,
 		Status: workerStatus(x.State, x.HeartbeatAgeSeconds, x.LeaseMs), Slots: int(x.Slots), Busy: int(x.Busy), Stuck: int(x.Stuck),
 		Lease: time.Duration(x.LeaseMs) * time.Millisecond, HeartbeatAge: seconds(max(x.HeartbeatAgeSeconds, 0)),
-		StartedAt: x.StartedAt.UTC(), HeartbeatAt: x.HeartbeatAt.UTC(), StoppedAt: optional(x.StoppedAt),
+		StartedAt: x.StartedAt.UTC(), HeartbeatAt: x.HeartbeatAt.UTC(), StoppedAt: optional(x.StoppedAt), DonePerMinute: int(x.DonePerMinute), FailedLately: int(x.FailedLately),
 	}, nil
 }
 

@@ -63,11 +63,14 @@ type Worker struct {
 	// held by handlers that ignored the end of their context.
 	Slots, Busy, Stuck int
 	Running            int64
-	Lease              time.Duration
-	HeartbeatAge       time.Duration // by the database's clock
-	StartedAt          time.Time
-	HeartbeatAt        time.Time
-	StoppedAt          time.Time // zero unless stopped
+	// DonePerMinute are the jobs completed within the minute before the last
+	// heartbeat, FailedLately the runs that failed within 15 minutes before it.
+	DonePerMinute, FailedLately int
+	Lease                       time.Duration
+	HeartbeatAge                time.Duration // by the database's clock
+	StartedAt                   time.Time
+	HeartbeatAt                 time.Time
+	StoppedAt                   time.Time // zero unless stopped
 }
 
 // workersAge is how old a list of workers may be: pages of many viewers ask for it,
@@ -97,7 +100,7 @@ func (r *Reader) readWorkers(ctx context.Context) ([]Worker, error) {
 			ID: x.ID, Name: x.Name, Hostname: x.Hostname, PID: int(x.Pid), Build: x.Version, Queues: x.Queues, Types: x.Types,
 			Status: workerStatus(x.State, x.HeartbeatAgeSeconds, x.LeaseMs), Slots: int(x.Slots), Busy: int(x.Busy), Stuck: int(x.Stuck),
 			Running: x.Running, Lease: time.Duration(x.LeaseMs) * time.Millisecond, HeartbeatAge: seconds(max(x.HeartbeatAgeSeconds, 0)),
-			StartedAt: x.StartedAt.UTC(), HeartbeatAt: x.HeartbeatAt.UTC(), StoppedAt: optional(x.StoppedAt),
+			StartedAt: x.StartedAt.UTC(), HeartbeatAt: x.HeartbeatAt.UTC(), StoppedAt: optional(x.StoppedAt), DonePerMinute: int(x.DonePerMinute), FailedLately: int(x.FailedLately),
 		}
 	}
 	return list, nil

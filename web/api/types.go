@@ -309,6 +309,8 @@ type workerJSON struct {
 	StartedAt    stamp                `json:"started_at"`
 	HeartbeatAt  stamp                `json:"heartbeat_at"`
 	HeartbeatAge seconds              `json:"heartbeat_age_seconds"`
+	DoneMinute   int                  `json:"completed_per_minute"` // as of the heartbeat
+	Failed       int                  `json:"failed_15_minutes"`
 	StoppedAt    stamp                `json:"stopped_at,omitzero"`
 }
 
@@ -319,6 +321,6 @@ func workerOf(w inspect.Worker, leader *inspect.Leader) workerJSON {
 		Status: w.Status, Leader: leader != nil && leader.Live && leader.WorkerID == w.ID,
 		Slots: slotsJSON{Busy: int64(w.Busy), Total: w.Slots, Stuck: &stuck}, Running: w.Running, Lease: seconds(w.Lease),
 		StartedAt: stamp(w.StartedAt), HeartbeatAt: stamp(w.HeartbeatAt), HeartbeatAge: seconds(w.HeartbeatAge.Round(time.Millisecond)),
-		StoppedAt: stamp(w.StoppedAt),
+		StoppedAt: stamp(w.StoppedAt), DoneMinute: w.DonePerMinute, Failed: w.FailedLately,
 	}
 }

@@ -26,7 +26,7 @@ func (k *Console) workers(c echo.Context) error {
 		return err
 	}
 	v := k.visit(c)
-	m := views.Workers{Frame: v.frame("Workers", "workers", true), Strip: workerStrip(list), Stale: v.stale()}
+	m := views.Workers{Frame: v.frame("Workers", "workers", true), Strip: v.workerStrip(list), Stale: v.stale()}
 	slices.SortStableFunc(list, func(a, b inspect.Worker) int { return workerRank[a.Status] - workerRank[b.Status] })
 	for i := range list {
 		if i == 300 {
@@ -40,7 +40,7 @@ func (k *Console) workers(c echo.Context) error {
 	return v.page(http.StatusOK, m.Frame, views.WorkersPage(m), views.WorkersLive(m))
 }
 
-func workerStrip(list []inspect.Worker) []views.Figure {
+func (v *visit) workerStrip(list []inspect.Worker) []views.Figure {
 	by := map[inspect.WorkerStatus]int64{}
 	var slots, busy, stuck int64
 	for i := range list {
@@ -64,6 +64,10 @@ func workerStrip(list []inspect.Worker) []views.Figure {
 	if stuck > 0 {
 		strip = append(strip, figure("Slots stuck", stuck, views.ToneUp))
 	}
+	if v.figures != nil {
+		strip = append(strip, views.Figure{Name: "Runs lost, 15 min", Value: toned(v.figures.stats.all.reaped15, views.ToneUp)},
+			views.Figure{Name: "Last reaper pass", Value: passOf(v.figures.task("reaper"), 3*v.k.ReaperInterval)})
+	}
 	return strip
 }
 
@@ -73,6 +77,12 @@ func (v *visit) workerRow(w *inspect.Worker) views.WorkerRow {
 		Host: w.Hostname + ", pid " + strconv.Itoa(w.PID), State: workerStates[w.Status], Queues: joinedOr(w.Queues, "all"), Types: joinedOr(w.Types, "none"),
 		Slots:     views.Meter{Busy: int64(w.Busy), Total: int64(w.Slots), Text: strconv.Itoa(w.Busy) + " of " + strconv.Itoa(w.Slots)},
 		Heartbeat: v.clock.past(w.HeartbeatAt), Build: w.Build, Started: v.clock.past(w.StartedAt),
+	}
+	if w.Status.Alive() {
+		r.PerMinute = count(int64(w.DonePerMinute))
+	}
+	if r.Failed = count(int64(w.FailedLately)); w.FailedLately > w.DonePerMinute {
+		r.FailedTone = views.ToneUp
 	}
 	if w.Stuck > 0 {
 		r.Stuck = strconv.Itoa(w.Stuck) + " stuck"

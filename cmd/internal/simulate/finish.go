@@ -45,6 +45,9 @@ func (w *world) finish(ctx context.Context) (Result, error) {
 		return err
 	})
 	if err == nil {
+		err = w.fleet.report(ctx, w.pool)
+	}
+	if err == nil {
 		err = w.analyze(ctx)
 	}
 	if err != nil {

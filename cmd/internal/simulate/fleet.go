@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -114,6 +115,22 @@ func (f *fleet) record(ctx context.Context, pool *pgxpool.Pool, now time.Time, b
 			return err
 		}
 		f.ids = append(f.ids, id)
+	}
+	return nil
+}
+
+// report fills in what each worker's process would have counted by its last heartbeat.
+func (f *fleet) report(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := pool.Exec(ctx, `
+		UPDATE workers AS w SET done_per_minute = x.done, failed_lately = x.failed
+		FROM (
+		  SELECT o.id, count(*) FILTER (WHERE e.outcome = 1 AND e.finished_at > o.heartbeat_at - interval '1 minute') AS done,
+		    count(*) FILTER (WHERE e.outcome IN (2, 9)) AS failed
+		  FROM workers AS o JOIN job_executions AS e ON e.worker_id = o.id
+		  WHERE o.id = ANY($1) AND e.finished_at BETWEEN o.heartbeat_at - interval '15 minutes' AND o.heartbeat_at GROUP BY o.id) AS x
+		WHERE w.id = x.id`, f.ids)
+	if err != nil {
+		return fmt.Errorf("count what workers did: %w", err)
 	}
 	return nil
 }

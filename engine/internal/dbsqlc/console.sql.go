@@ -241,7 +241,7 @@ func (q *Queries) GetDatabase(ctx context.Context, db DBTX) (GetDatabaseRow, err
 
 const GetWorker = `-- name: GetWorker :one
 SELECT w.id, w.name, w.hostname, w.pid, w.version, w.queues, w.types, w.slots, w.busy, w.stuck, w.lease_ms, w.state, w.started_at,
-  w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds
+  w.done_per_minute, w.failed_lately, w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds
 FROM workers AS w WHERE w.id = $1::bigint
 `
 
@@ -259,6 +259,8 @@ type GetWorkerRow struct {
 	LeaseMs             int32
 	State               string
 	StartedAt           time.Time
+	DonePerMinute       int32
+	FailedLately        int32
 	HeartbeatAt         time.Time
 	StoppedAt           *time.Time
 	HeartbeatAgeSeconds float64
@@ -281,6 +283,8 @@ func (q *Queries) GetWorker(ctx context.Context, db DBTX, id int64) (GetWorkerRo
 		&i.LeaseMs,
 		&i.State,
 		&i.StartedAt,
+		&i.DonePerMinute,
+		&i.FailedLately,
 		&i.HeartbeatAt,
 		&i.StoppedAt,
 		&i.HeartbeatAgeSeconds,

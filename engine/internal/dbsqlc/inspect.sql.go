@@ -1112,7 +1112,7 @@ func (q *Queries) ListWorkerSlots(ctx context.Context, db DBTX, maxRows int32) (
 
 const ListWorkers = `-- name: ListWorkers :many
 SELECT w.id, w.name, w.hostname, w.pid, w.version, w.queues, w.types, w.slots, w.busy, w.stuck, w.lease_ms, w.state, w.started_at,
-  w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds,
+  w.done_per_minute, w.failed_lately, w.heartbeat_at, w.stopped_at, extract(epoch FROM now() - w.heartbeat_at)::float8 AS heartbeat_age_seconds,
   coalesce((SELECT sum((SELECT count(*) FROM unnest(k.job_ids) AS u(job_id) WHERE (
       SELECT e.outcome FROM job_executions AS e WHERE e.job_id = u.job_id AND e.fencing_token = k.id) IS NULL))
     FROM job_claims AS k WHERE k.worker_id = w.id), 0)::bigint AS running
@@ -1133,6 +1133,8 @@ type ListWorkersRow struct {
 	LeaseMs             int32
 	State               string
 	StartedAt           time.Time
+	DonePerMinute       int32
+	FailedLately        int32
 	HeartbeatAt         time.Time
 	StoppedAt           *time.Time
 	HeartbeatAgeSeconds float64
@@ -1163,6 +1165,8 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, maxRows int32) ([]Li
 			&i.LeaseMs,
 			&i.State,
 			&i.StartedAt,
+			&i.DonePerMinute,
+			&i.FailedLately,
 			&i.HeartbeatAt,
 			&i.StoppedAt,
 			&i.HeartbeatAgeSeconds,

@@ -12,26 +12,29 @@ import (
 )
 
 const BeatWorker = `-- name: BeatWorker :one
-INSERT INTO workers AS w (id, name, hostname, pid, version, queues, types, slots, busy, stuck, lease_ms, state) OVERRIDING SYSTEM VALUE
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-ON CONFLICT (id) DO UPDATE SET heartbeat_at = now(), busy = excluded.busy, stuck = excluded.stuck, state = excluded.state
+INSERT INTO workers AS w (id, name, hostname, pid, version, queues, types, slots, busy, stuck, lease_ms, state, done_per_minute, failed_lately) OVERRIDING SYSTEM VALUE
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = now(), busy = excluded.busy, stuck = excluded.stuck, state = excluded.state,
+  done_per_minute = excluded.done_per_minute, failed_lately = excluded.failed_lately
 RETURNING (SELECT count(*) FROM workers AS o WHERE o.state <> 'stopped' AND o.slots > 0
   AND o.heartbeat_at > now() - make_interval(secs => 60))::int AS live_workers
 `
 
 type BeatWorkerParams struct {
-	ID       int64
-	Name     string
-	Hostname string
-	Pid      int32
-	Version  string
-	Queues   []string
-	Types    []string
-	Slots    int32
-	Busy     int32
-	Stuck    int32
-	LeaseMs  int32
-	State    string
+	ID            int64
+	Name          string
+	Hostname      string
+	Pid           int32
+	Version       string
+	Queues        []string
+	Types         []string
+	Slots         int32
+	Busy          int32
+	Stuck         int32
+	LeaseMs       int32
+	State         string
+	DonePerMinute int32
+	FailedLately  int32
 }
 
 // Answers how many claimers are alive, which the marks' margin needs. The row is put back if somebody removed it.
@@ -49,6 +52,8 @@ func (q *Queries) BeatWorker(ctx context.Context, db DBTX, arg BeatWorkerParams)
 		arg.Stuck,
 		arg.LeaseMs,
 		arg.State,
+		arg.DonePerMinute,
+		arg.FailedLately,
 	)
 	var live_workers int32
 	err := row.Scan(&live_workers)

@@ -267,19 +267,21 @@ type SignInTry struct {
 }
 
 type Worker struct {
-	ID          int64
-	Name        string
-	Hostname    string
-	Pid         int32
-	Version     string
-	Queues      []string
-	Types       []string
-	Slots       int32
-	Busy        int32
-	Stuck       int32
-	LeaseMs     int32
-	State       string
-	StartedAt   time.Time
-	HeartbeatAt time.Time
-	StoppedAt   *time.Time
+	ID            int64
+	Name          string
+	Hostname      string
+	Pid           int32
+	Version       string
+	Queues        []string
+	Types         []string
+	Slots         int32
+	Busy          int32
+	Stuck         int32
+	LeaseMs       int32
+	State         string
+	StartedAt     time.Time
+	HeartbeatAt   time.Time
+	StoppedAt     *time.Time
+	DonePerMinute int32
+	FailedLately  int32
 }
