@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits": exits, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount,
+					"exits": exits, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount, "sql": runSQL,
 				},
 			})
 		})
@@ -193,6 +193,20 @@ func (s testServer) query(ts *testscript.TestScript, do func(ctx context.Context
 		err = pool.QueryRow(ctx, sql, args...).Scan(&n)
 		return n, err
 	}))
+}
+
+// sql URL SQL runs statements that a script has no command for.
+func runSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql URL SQL")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	pool, err := db.Open(ctx, db.PoolConfig{URL: args[0], MaxConns: 1})
+	ts.Check(err)
+	defer pool.Close()
+	_, err = pool.Exec(ctx, args[1])
+	ts.Check(err)
 }
 
 // rowcount N SQL checks what a counting statement answers.
