@@ -1,0 +1,171 @@
+//go:build linux || darwin || freebsd
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// span is a time in which nobody could have taken a lost job back.
+type span struct{ from, to time.Time }
+
+// overlap is how much of [from, to] the spans cover, counted once.
+func overlap(spans []span, from, to time.Time) (sum time.Duration) {
+	at := from
+	for _, s := range spans { // sorted by from
+		begin, end := later(s.from, at), earlier(s.to, to)
+		if begin.Before(end) {
+			sum += end.Sub(begin)
+			at = end
+		}
+	}
+	return sum
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// troubled are the spans without a database that answers, without a leader, or
+// with a leader that has to wait because it could not reach the database: each
+// with the quiet time that follows it by design.
+func (e *evidence) troubled() []span {
+	var spans []span
+	var down time.Time
+	begun := map[string]time.Time{}
+	for _, h := range e.events {
+		switch h.What {
+		case "down":
+			down = h.At
+		case "up":
+			spans = append(spans, span{down, h.At.Add(heartbeat + time.Second)})
+		case "reset", "slow":
+			begun[h.What+h.Who] = h.At
+		case "healed":
+			for _, what := range []string{"reset", "slow"} {
+				if at, ok := begun[what+h.Who]; ok && h.Who == "workers" {
+					spans = append(spans, span{at, h.At.Add(heartbeat + time.Second)})
+					delete(begun, what+h.Who)
+				}
+			}
+		case "cut":
+			if h.Who != "workers" {
+				continue
+			}
+			spans = append(spans, span{h.At, h.At.Add(heartbeat + time.Second)})
+		}
+	}
+	spans = append(spans, e.leaderless()...)
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	return spans
+}
+
+// leaderless are the spans from a leader's end or freeze until the next one had
+// the time for a pass.
+func (e *evidence) leaderless() []span {
+	var spans []span
+	for _, h := range e.events {
+		if h.What != "kill" && h.What != "freeze" && h.What != "term" {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(e.leaders, h.At, func(l leader, t time.Time) int { return l.At.Compare(t) })
+		if i == 0 || e.leaders[i-1].PID != h.PID {
+			continue
+		}
+		old, to := e.leaders[i-1].Acquired, h.At.Add(time.Minute)
+		for _, l := range e.leaders[i:] {
+			if !l.Acquired.Equal(old) {
+				to = l.At
+				break
+			}
+		}
+		spans = append(spans, span{h.At, to.Add(reaper)})
+	}
+	return spans
+}
+
+// recoveries measures how long lost runs took to come back, from the kill or the
+// freeze of their process to the transaction that made them ready again.
+func (e *evidence) recoveries(ctx context.Context, t testing.TB) ([]violation, error) {
+	rows, err := e.pool.Query(ctx, `SELECT e.job_id, e.fencing_token, e.claimed_at, e.finished_at, w.pid FROM job_executions AS e
+		JOIN workers AS w ON w.id = e.worker_id WHERE e.outcome = 6 ORDER BY e.finished_at`)
+	if err != nil {
+		return nil, err
+	}
+	hit := map[int][]happened{}
+	for _, h := range e.events {
+		if h.What == "kill" || h.What == "freeze" {
+			hit[h.PID] = append(hit[h.PID], h)
+		}
+	}
+	troubled := e.troubled()
+	var found []violation
+	var waits []time.Duration
+	var id uuid.UUID
+	var token int64
+	var claimed, finished time.Time
+	var pid int
+	lost := 0
+	_, err = pgx.ForEachRow(rows, []any{&id, &token, &claimed, &finished, &pid}, func() error {
+		lost++
+		at, ok := lastBefore(hit[pid], finished)
+		if !ok {
+			return nil // the lease ran out by an outage
+		}
+		at = later(at, claimed) // a claim whose answer came to nobody
+		wait, pardoned := finished.Sub(at), overlap(troubled, at, finished)
+		waits = append(waits, wait-pardoned)
+		if limit := lease + reaper + time.Second; wait > limit+pardoned {
+			found = append(found, violation{"a lost job is back within lease, reaper interval and 1s, and outages", fmt.Sprintf(
+				"token %d lost at %s, back after %s, %s of it without a leader or a database; want %s", token, at.UTC().Format("15:04:05.000"), wait, pardoned, limit), id})
+		}
+		return nil
+	})
+	if len(waits) > 0 {
+		slices.Sort(waits)
+		t.Logf("%d runs lost, %d of them with their process or its freeze: back after %s in the middle, %s at the 99th, %s at most (outages and leaders' ends taken off)",
+			lost, len(waits), waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)*99/100].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
+	}
+	return found, err
+}
+
+// lastBefore is the last time something hit a process before an instant.
+func lastBefore(list []happened, t time.Time) (at time.Time, ok bool) {
+	for _, h := range list {
+		if h.At.Before(t) && h.At.After(at) {
+			at, ok = h.At, true
+		}
+	}
+	return at, ok
+}
+
+func TestOverlapCountsEveryInstantOnce(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	spans := []span{{at(0), at(5)}, {at(3), at(4)}, {at(4), at(8)}, {at(20), at(30)}}
+	for _, c := range []struct {
+		from, to int
+		want     time.Duration
+	}{{0, 10, 8 * time.Second}, {6, 25, 7 * time.Second}, {9, 19, 0}, {21, 22, time.Second}} {
+		if got := overlap(spans, at(c.from), at(c.to)); got != c.want {
+			t.Errorf("overlap from %d to %d = %s, want %s", c.from, c.to, got, c.want)
+		}
+	}
+}
