@@ -61,6 +61,7 @@ var mayImport = map[string]rule{
 	"db/dbtest":               {may: []string{"db", "db/localpg"}},
 	"db/dbtest/moves":         {},
 	"engine":                  {may: []string{"engine/internal/dbsqlc", "engine/internal/fault"}, tests: []string{"engine/enginetest", "engine/inspect", "engine/verify"}, never: outside},
+	"db/dbtest/network":       {},
 	"engine/inspect":          {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"engine/enginetest"}, never: outside},
 	"engine/verify":           {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"*"}, never: outside},
 	"engine/enginetest":       {may: []string{"engine"}, never: outside},
@@ -80,7 +81,7 @@ var mayImport = map[string]rule{
 }
 
 // forTests is what any package's tests may import: the real database, set up.
-var forTests = []string{"db", "db/dbtest", "db/dbtest/moves", "db/localpg"}
+var forTests = []string{"db", "db/dbtest", "db/dbtest/moves", "db/dbtest/network", "db/localpg"}
 
 // file is one Go file as far as the rules go.
 type file struct {

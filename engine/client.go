@@ -96,8 +96,9 @@ func (c *Client) Close(ctx context.Context) error { return c.notify.close(ctx) }
 
 // Enqueue adds a job and returns once it is committed. A repeated
 // IdempotencyKey is no error: the first job comes back with Duplicate set.
-// Errors: *[ValidationError], *[KeyReusedError], [ErrKeyInFlight], or the
-// database's, after which the job may or may not exist: repeat it under a key.
+// A ctx without a deadline gets one of 15 s. Errors: *[ValidationError],
+// *[KeyReusedError], [ErrKeyInFlight], [ErrOutcomeUnknown], or the database's, after
+// which nothing was enqueued.
 func (c *Client) Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqueued, error) {
 	began := time.Now()
 	r, err := c.prepare(args, o)
@@ -105,7 +106,9 @@ func (c *Client) Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqu
 		return Enqueued{}, err
 	}
 	fault.Point("enqueue.before")
-	done, err := c.insert(ctx, c.pool, r, false)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	done, err := c.enqueueOne(ctx, r)
 	if err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
 	}
@@ -154,19 +157,17 @@ type EnqueueItem struct {
 
 // EnqueueMany adds jobs in one transaction, all or none, and answers in their
 // order; without keys it writes them by COPY. A *[ValidationError] names the
-// item: items.3.priority. Errors are those of [Client.Enqueue].
+// item: items.3.priority. Errors are those of [Client.Enqueue]; of an unknown
+// outcome all jobs exist or none, and it is repeated if every item has a key.
 func (c *Client) EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error) {
 	began := time.Now()
 	rs, err := c.prepareMany(items)
 	if err != nil || len(rs) == 0 {
 		return nil, err
 	}
-	var done []Enqueued
-	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		done, err = c.insertMany(ctx, tx, rs)
-		fault.Point("enqueue.many")
-		return err
-	})
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	done, err := c.enqueueMany(ctx, rs)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
 	}

@@ -100,9 +100,11 @@ const actTries = 20
 // finds nothing, the state decides: one that the act applies to was in flight
 // between two places, and is looked for again.
 func (c *Client) act(ctx context.Context, name string, id ID, a Actor, move func(pgx.Tx) (bool, error)) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	for try := 0; ; try++ {
 		moved := false
-		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		err := c.commit(ctx, func(tx pgx.Tx) error {
 			var err error
 			if moved, err = move(tx); err != nil || !moved {
 				return err

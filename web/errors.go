@@ -94,6 +94,10 @@ func problemOf(err error) problem {
 		return problem{Code: "not-found", Detail: "Nothing is known of this queue."}
 	case errors.As(err, &routing):
 		return routingProblem(routing)
+	case errors.Is(err, engine.ErrOutcomeUnknown) && timedOut(err):
+		return problem{Code: "timeout", Detail: lostAnswer, retryAfter: "1"}
+	case errors.Is(err, engine.ErrOutcomeUnknown):
+		return problem{Code: "unavailable", Detail: lostAnswer, retryAfter: "2"}
 	case timedOut(err):
 		return problem{Code: "timeout", Detail: "A write may have happened: repeat it under the same Idempotency-Key.", retryAfter: "1"}
 	case unavailable(err):
@@ -101,6 +105,8 @@ func problemOf(err error) problem {
 	}
 	return problem{Code: "internal", Detail: "The request id finds the reason in the server's log."}
 }
+
+const lostAnswer = "The database's answer was lost: what was asked may or may not have happened. Repeat an enqueue under the same Idempotency-Key: it gives one job."
 
 func validationProblem(e *engine.ValidationError) problem {
 	if e.Has("payload", "too-large") {
