@@ -16,36 +16,40 @@ import (
 
 const module = "github.com/reliable-job-engine/reliable-job-engine"
 
-// programsDir has the programs once they are built.
-var programsDir string
+// built are the programs of this test process, with the points in them.
+var built struct {
+	sync.Mutex
+	dir   string
+	paths map[string]string
+}
 
-// build makes the programs once for all tests, with the points in them.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "chaos-programs-")
-	if err != nil {
-		return "", err
-	}
-	programsDir = dir
-	cmd := exec.Command("go", "build", "-tags", "faultpoints", "-o", dir+string(filepath.Separator), module+"/cmd/server", module+"/e2e/chaos/worker")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
-	}
-	return dir, nil
-})
-
-func programs(t testing.TB) string {
+// build makes a program once.
+func build(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := build()
-	if err != nil {
-		t.Fatal(err)
+	built.Lock()
+	defer built.Unlock()
+	if path := built.paths[name]; path != "" {
+		return path
 	}
-	return dir
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "chaos-programs-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		built.dir, built.paths = dir, map[string]string{}
+	}
+	path := filepath.Join(built.dir, filepath.Base(name))
+	if out, err := exec.Command("go", "build", "-tags", "faultpoints", "-o", path, module+"/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	built.paths[name] = path
+	return path
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if programsDir != "" {
-		_ = os.RemoveAll(programsDir) // the system's temporary folder is cleaned anyway
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // the system's temporary folder is cleaned anyway
 	}
 	os.Exit(code)
 }

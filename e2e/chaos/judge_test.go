@@ -67,7 +67,7 @@ func check(ctx context.Context, dir string, pool *pgxpool.Pool) (v verdict, e *e
 	}
 	found, err := askMoves(ctx, pool)
 	v.add("every move is allowed", found, err)
-	found, err = askVerify(ctx, pool)
+	found, err = askVerify(ctx, pool, verify.Options{})
 	v.add("the engine's own rules hold", found, err)
 	return v, e
 }
@@ -106,8 +106,9 @@ func askMoves(ctx context.Context, pool *pgxpool.Pool) ([]violation, error) {
 	return found, err
 }
 
-func askVerify(ctx context.Context, pool *pgxpool.Pool) ([]violation, error) {
-	report, err := verify.Run(ctx, pool, verify.Options{StatementTimeout: time.Minute})
+func askVerify(ctx context.Context, pool *pgxpool.Pool, o verify.Options) ([]violation, error) {
+	o.StatementTimeout = time.Minute
+	report, err := verify.Run(ctx, pool, o)
 	var found []violation
 	for _, r := range report.Results {
 		switch r.Verdict {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest/moves"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/verify"
 )
 
 var (
@@ -47,13 +49,22 @@ type scene struct {
 	slow bool
 	// args are more settings of the workers.
 	args []string
+	// before prepares the database for each death.
+	before func(*stage)
+	// brief adds jobs that end before anybody could run them.
+	brief bool
+	// cut puts a [cutter] between the worker and Postgres.
+	cut bool
 	// partly says that the rules about what exists do not apply: retention is at work.
 	partly bool
 }
 
 // scenes are the points of the engine's source that need more than work.
 var scenes = map[string]scene{
-	"claim.released":    {act: (*stage).loseAnswers},
+	"claim.released":    {act: (*stage).loseAnswers, cut: true},
+	"claim.suspect":     {before: (*stage).loseRuns},
+	"reap.open":         {before: (*stage).loseRuns},
+	"reap.after":        {before: (*stage).loseRuns},
 	"finish.refused":    {act: (*stage).freezeLong},
 	"finish.drop":       {act: (*stage).holdClaims},
 	"stop.draining":     {act: (*stage).terminate},
@@ -61,7 +72,7 @@ var scenes = map[string]scene{
 	"stop.written":      {act: (*stage).terminate},
 	"stop.resigned":     {act: (*stage).terminate},
 	"stats.folded":      {slow: true},
-	"retention.expired": {slow: true},
+	"retention.expired": {slow: true, brief: true},
 	"retention.pruned":  {slow: true, partly: true, args: []string{"-keep", "1s"}},
 }
 
@@ -110,7 +121,7 @@ func TestPoints(t *testing.T) {
 	if *pointsFlag == 0 {
 		t.Skip("give -points 20, or use make chaos-points")
 	}
-	programs(t)
+	build(t, "e2e/chaos/worker")
 	for _, name := range points(t) {
 		if !strings.HasPrefix(name, *pointFlag) {
 			continue
@@ -140,6 +151,7 @@ type stage struct {
 	maker    *maker
 	requests *journal
 	events   *journal
+	cutter   *cutter // nil without
 	made     int
 }
 
@@ -154,6 +166,13 @@ func newStage(t *testing.T, point string, sc scene) *stage {
 		t.Fatal(err)
 	}
 	s.client = client
+	if sc.cut {
+		u, err := url.Parse(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.cutter = newCutter(t, u.Host, nil)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -163,8 +182,12 @@ func newStage(t *testing.T, point string, sc scene) *stage {
 }
 
 func (s *stage) worker(name string) *program {
-	args := slices.Concat([]string{"-url", s.url, "-name", name, "-effects", filepath.Join(s.dir, effectsFile), "-concurrency", "4"}, hasty, s.scene.args)
-	p := newProgram(s.t, s.dir, name, filepath.Join(programs(s.t), "worker"), nil, args...)
+	address := s.url
+	if s.cutter != nil {
+		address = through(s.t, address, s.cutter.addr())
+	}
+	args := slices.Concat([]string{"-url", address, "-name", name, "-effects", filepath.Join(s.dir, effectsFile), "-concurrency", "4"}, hasty, s.scene.args) // the last one counts
+	p := newProgram(s.t, s.dir, name, build(s.t, "e2e/chaos/worker"), nil, args...)
 	p.note = func(h happened) { s.events.write(h) }
 	return p
 }
@@ -172,8 +195,11 @@ func (s *stage) worker(name string) *program {
 // work enqueues some jobs of every kind.
 func (s *stage) work() {
 	s.t.Helper()
-	for _, kind := range []string{"ok", "slow", "tx", "once", "spawn", "flaky", "soon", "ok", "slow", "long", "deaf", "snooze", "brief", "tx", "doomed", "hopeless"} {
+	for _, kind := range []string{"ok", "slow", "tx", "once", "spawn", "flaky", "soon", "ok", "slow", "long", "deaf", "snooze", "tx", "doomed", "hopeless"} {
 		s.enqueue(kind)
+	}
+	if s.scene.brief {
+		s.enqueue("brief")
 	}
 }
 
@@ -227,6 +253,9 @@ func (s *stage) die(round int) {
 	t := s.t
 	t.Helper()
 	s.work()
+	if s.scene.before != nil {
+		s.scene.before(s)
+	}
 	w := s.worker("w" + strconv.Itoa(round))
 	count := 1
 	if !s.scene.slow && s.scene.act == nil {
@@ -263,17 +292,24 @@ func (s *stage) die(round int) {
 	w.retire()
 }
 
-// loseAnswers cuts the worker's connections, so that a claim's answer may be lost.
-func (s *stage) loseAnswers(w *program) {
-	s.work()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Second)
-	defer cancel()
-	for range 20 {
-		if _, err := s.pool.Exec(ctx, `SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = current_database()
-			AND a.application_name = $1 AND a.state = 'active' AND a.query LIKE '%ClaimJobs%'`, w.name); err != nil {
-			s.t.Fatal(err)
-		}
+// loseAnswers cuts the worker's connections right after commits, a claim's sooner
+// or later.
+func (s *stage) loseAnswers(*program) {
+	select {
+	case s.cutter.armed <- "after":
+	default:
 	}
+	time.Sleep(50 * time.Millisecond)
+}
+
+// loseRuns kills a worker in the middle of its jobs.
+func (s *stage) loseRuns() {
+	w := s.worker(fmt.Sprintf("lost-%d", s.made))
+	if err := w.start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.busy(w)
+	w.retire()
 }
 
 // freezeLong stops the worker for two leases while another one takes its jobs.
@@ -311,21 +347,26 @@ func (s *stage) holdClaims(*program) {
 
 // terminate asks a busy worker to stop, once it has work.
 func (s *stage) terminate(w *program) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	s.busy(w)
+	if _, ended, ok := w.signal(syscall.SIGTERM, false); ok {
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			s.t.Fatalf("%s still ran 5s after SIGTERM", w.name)
+		}
+	}
+}
+
+// busy waits until the worker holds jobs.
+func (s *stage) busy(w *program) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var busy bool
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT EXISTS (SELECT FROM job_claims AS c JOIN workers AS w ON w.id = c.worker_id WHERE w.name = $1)", w.name).
 			Scan(&busy); err != nil {
 			s.t.Fatal(err)
 		}
 		if busy {
-			break
-		}
-	}
-	if _, ended, ok := w.signal(syscall.SIGTERM, false); ok {
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			s.t.Fatalf("%s still ran 5s after SIGTERM", w.name)
+			return
 		}
 	}
 }
@@ -364,7 +405,7 @@ func (s *stage) judge() {
 		var v verdict
 		found, err := askMoves(ctx, s.pool)
 		v.add("every move is allowed", found, err)
-		found, err = askVerify(ctx, s.pool)
+		found, err = askVerify(ctx, s.pool, verify.Options{Retention: time.Second})
 		v.add("the engine's own rules hold", found, err)
 		for _, err := range v.unchecked {
 			s.t.Error(err)

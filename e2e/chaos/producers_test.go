@@ -107,7 +107,8 @@ type load struct {
 	failed   func(error) // what no fault explains
 }
 
-// paced calls once until it has made n jobs, evenly over the run.
+// paced calls once until it has made n jobs that were acknowledged, evenly over
+// the run.
 func (l *load) paced(ctx context.Context, n int, once func() int) {
 	for done := 0; done < n && ctx.Err() == nil; {
 		due := l.begun.Add(time.Duration(float64(l.spread) * float64(done) / float64(n)))
@@ -146,12 +147,13 @@ func (l *load) byHTTP(ctx context.Context, m *maker) int {
 	if m.n%3 != 0 {
 		o.Key = "key-" + o.Ref
 	}
+	made := 0
 	for ctx.Err() == nil {
 		r := request{Door: "http", Sent: time.Now()}
 		id, status, err := l.post(ctx, o)
 		switch {
 		case err == nil && status/100 == 2:
-			o.ID, r.Outcome = id, acknowledged
+			o.ID, r.Outcome, made = id, acknowledged, 1
 		case err == nil && status != http.StatusServiceUnavailable && status != http.StatusInternalServerError && status != http.StatusConflict:
 			r.Outcome = refused
 			l.failed(fmt.Errorf("POST of %s: status %d", o.Ref, status))
@@ -165,7 +167,7 @@ func (l *load) byHTTP(ctx context.Context, m *maker) int {
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
-	return 1
+	return made
 }
 
 func (l *load) post(ctx context.Context, o order) (id string, status int, err error) {
@@ -239,8 +241,11 @@ func (l *load) bySQL(ctx context.Context, m *maker) int {
 		r.Jobs = append(r.Jobs, o.wanted)
 	}
 	l.note(r, err)
-	if err != nil && !errors.Is(err, errChanged) {
-		pause(ctx, 50*time.Millisecond)
+	if err != nil {
+		if !errors.Is(err, errChanged) {
+			pause(ctx, 50*time.Millisecond)
+		}
+		return 0
 	}
 	return len(orders)
 }
@@ -284,6 +289,7 @@ func (l *load) byBulk(ctx context.Context, m *maker) int {
 	l.note(r, err)
 	if err != nil {
 		pause(ctx, 100*time.Millisecond)
+		return 0
 	}
 	return len(orders)
 }

@@ -173,16 +173,15 @@ func through(t testing.TB, address, proxy string) string {
 
 // recruit makes the workers and the server; nobody starts yet.
 func (s *storm) recruit() {
-	bin := programs(s.t)
 	address := through(s.t, s.url, s.networks[workersProxy].addr())
 	for i := range s.size.Workers {
 		name := "worker-" + strconv.Itoa(i)
-		s.fleet = append(s.fleet, newProgram(s.t, s.dir, name, filepath.Join(bin, "worker"), nil, "-url", address, "-name", name,
+		s.fleet = append(s.fleet, newProgram(s.t, s.dir, name, build(s.t, "e2e/chaos/worker"), nil, "-url", address, "-name", name,
 			"-effects", filepath.Join(s.dir, effectsFile), "-lease", lease.String(), "-heartbeat", heartbeat.String(), "-reaper", reaper.String()))
 	}
 	port := freePort(s.t)
 	s.api = "http://127.0.0.1:" + port
-	s.fleet = append(s.fleet, newProgram(s.t, s.dir, "server", filepath.Join(bin, "server"), []string{"DATABASE_URL=" + address, "SERVER_PORT=" + port,
+	s.fleet = append(s.fleet, newProgram(s.t, s.dir, "server", build(s.t, "cmd/server"), []string{"DATABASE_URL=" + address, "SERVER_PORT=" + port,
 		"SERVER_WORKERS=false", "METRICS_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "LOG_LEVEL=warn", "DB_TIMEOUT=3s", "WORKER_LEASE_DURATION=" + lease.String(),
 		"WORKER_HEARTBEAT_INTERVAL=" + heartbeat.String(), "REAPER_INTERVAL=" + reaper.String(), "POLL_INTERVAL=200ms", "WORKER_SHUTDOWN_TIMEOUT=2s"}))
 	for _, p := range s.fleet {
