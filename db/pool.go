@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -24,7 +25,9 @@ const (
 // its default.
 type PoolConfig struct {
 	// URL is a postgres:// address or a key=value connection string, with one or
-	// several hosts. Settings in it that this struct doesn't have are kept.
+	// several hosts. Settings in it that this struct doesn't have are kept. With
+	// default_query_exec_mode=cache_describe it may go through a transaction pooler:
+	// no statement is prepared, and no timeout is set for the session.
 	URL string
 	// MaxConns is the most connections open at once. More load Postgres with
 	// processes; fewer make callers wait for each other. Default 20.
@@ -84,6 +87,9 @@ func poolConfig(config PoolConfig) (*pgxpool.Config, error) {
 		params["application_name"] = config.ApplicationName
 	}
 	setDefault(params, "application_name", "reliable-job-engine")
+	if cc.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		return pc, nil // for a transaction pooler, which refuses the settings of a session
+	}
 	setDefault(params, "statement_timeout", millis(orDefault(config.StatementTimeout, defaultStatementTimeout)))
 	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTransaction))
 	return pc, nil
@@ -190,7 +196,8 @@ func advice(err error) string {
 func serverAdvice(pg *pgconn.PgError) string {
 	switch {
 	case strings.Contains(pg.Message, "unsupported startup parameter"):
-		return "the pooler in between refuses it; add it to the pooler's ignore_startup_parameters or connect directly"
+		return "the pooler in between refuses it; for one in transaction mode add default_query_exec_mode=cache_describe to the address, " +
+			"else add it to the pooler's ignore_startup_parameters or connect directly"
 	case pg.Code == "28P01", pg.Code == "28000":
 		return "check user and password"
 	case pg.Code == "3D000":

@@ -20,4 +20,5 @@ const (
 	LogJobReplayed          = "job replayed"
 	LogOperatorAction       = "operator action"
 	LogClockMoved           = "database clock moved"
+	LogNotificationsDead    = "notifications do not arrive: jobs are found by polling"
 )

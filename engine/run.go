@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 // Postgres would compile the plans of upkeep: 187 ms for folding no statistics.
 func (e *Engine) openPools(ctx context.Context) error {
 	var err error
-	if e.hot, err = e.openPool(ctx, 4, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off"}); err != nil {
+	if e.hot, err = e.openPool(ctx, 4, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
+		// A leader that freezes inside a pass holds its rows no longer than its term.
+		"idle_in_transaction_session_timeout": strconv.FormatInt(e.leader.term().Milliseconds(), 10)}); err != nil {
 		return err
 	}
 	if e.beat, err = e.openPool(ctx, 1, nil); err != nil {
@@ -35,6 +38,9 @@ func (e *Engine) openPools(ctx context.Context) error {
 func (e *Engine) openPool(ctx context.Context, conns int32, params map[string]string) (*pgxpool.Pool, error) {
 	c := e.cfg.Pool.Config()
 	c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0
+	if pooled(c.ConnConfig) {
+		params = nil
+	}
 	for k, v := range params {
 		c.ConnConfig.RuntimeParams[k] = v
 	}
@@ -191,69 +197,4 @@ func (t *troubles) calmFor() time.Duration {
 		return time.Hour
 	}
 	return time.Since(t.last)
-}
-
-// listen turns notifications into wake-ups. They are hints: without them the
-// poll carries the work. A silent connection is asked twice a minute whether it
-// still lives.
-func (e *Engine) listen(ctx context.Context) {
-	failures := 0
-	for ctx.Err() == nil {
-		heard, err := e.listenOnce(ctx)
-		if e.listening.Swap(false) {
-			e.obs.ListenerConnected(false)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if heard {
-			failures = 0
-		}
-		failures++
-		e.trouble("listener", err)
-		e.sleep(ctx, backoffAfter(failures, 2*time.Second))
-	}
-}
-
-func (e *Engine) listenOnce(ctx context.Context) (heard bool, err error) {
-	call, cancel := context.WithTimeout(ctx, e.cfg.DBTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(call, e.cfg.Pool.Config().ConnConfig)
-	if err != nil {
-		return false, err
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		_ = conn.Close(closing)
-	}()
-	if _, err := conn.Exec(call, "LISTEN "+channelJobs+"; LISTEN "+channelLater); err != nil {
-		return false, err
-	}
-	e.listening.Store(true)
-	e.obs.ListenerConnected(true)
-	e.claimer.wake("") // whatever was announced while nobody listened
-	e.promoter.wake()
-	for {
-		wait, cancel := context.WithTimeout(ctx, 15*time.Second)
-		n, err := conn.WaitForNotification(wait)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return true, ctx.Err()
-		case err != nil && wait.Err() == nil:
-			return true, err
-		case err != nil:
-			ask, cancel := context.WithTimeout(ctx, e.cfg.DBTimeout)
-			err := conn.Ping(ask)
-			cancel()
-			if err != nil {
-				return true, err
-			}
-		case n.Channel == channelLater:
-			e.promoter.wake()
-		default:
-			e.claimer.wake(n.Payload)
-		}
-	}
 }

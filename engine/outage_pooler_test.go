@@ -1,0 +1,179 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/db"
+	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
+)
+
+// pooler starts a PgBouncer in transaction mode before address and returns its own.
+func pooler(t *testing.T, address string) string {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if _, err := os.Stat("/usr/sbin/pgbouncer"); err != nil {
+			t.Skip("pgbouncer is not installed")
+		}
+		program = "/usr/sbin/pgbouncer"
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := free.Addr().(*net.TCPAddr)
+	_ = free.Close()
+	dir := t.TempDir()
+	password, _ := u.User.Password()
+	ini := fmt.Sprintf(`[databases]
+jobs = host=%s port=%s dbname=%s user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+max_client_conn = 100
+logfile = %s
+`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, listen.Port, filepath.Join(dir, "log"))
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, file)
+	if os.Getuid() == 0 { // it refuses to be root
+		const nobody = 65534
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		for path := dir; path != filepath.Dir(path) && path != os.TempDir(); path = filepath.Dir(path) {
+			if err := os.Chmod(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+		if said, err := os.ReadFile(filepath.Join(dir, "log")); err == nil && t.Failed() {
+			t.Logf("pgbouncer:\n%.4000s", said)
+		}
+	})
+	eventually(t, "pgbouncer listens", func() bool {
+		c, err := net.DialTimeout("tcp", listen.String(), time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	return fmt.Sprintf("postgres://app@%s/jobs?sslmode=disable", listen)
+}
+
+// I3: through a transaction pooler, with the mode for it in the address, everything works but notifications; those are
+// found dead by a proof, once.
+func TestI3ATransactionPoolerNeedsNoNotificationsAndNoPreparedStatements(t *testing.T) {
+	t.Parallel()
+	direct := dbtest.NewURL(t)
+	watch := dbtest.OpenURL(t, direct)
+	pool, err := db.Open(t.Context(), db.PoolConfig{URL: pooler(t, direct) + "&default_query_exec_mode=cache_describe", MaxConns: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	var failed atomic.Int64
+	ws := handlers(map[string]handler{
+		"in_tx": func(ctx context.Context, _ *work) error {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it has nothing to do
+			if err := engine.CompleteTx(ctx, tx); err != nil {
+				return err
+			}
+			return tx.Commit(ctx)
+		},
+		"fails_once": func(context.Context, *work) error {
+			if failed.Add(1) == 1 {
+				return errors.New("once")
+			}
+			return nil
+		},
+		"dies": func(context.Context, *work) error { return engine.Permanent(errors.New("for good")) },
+	})
+	log := &lines{}
+	engines := make([]*engine.Engine, 2)
+	for i := range engines {
+		c := hasty(ws)
+		c.LeaseDuration, c.HeartbeatInterval, c.DBTimeout, c.Log = 3*time.Second, time.Second, time.Second, log.logger()
+		engines[i] = start(t, pool, c)
+	}
+	c := engines[0].Client()
+	items := make([]engine.EnqueueItem, 150)
+	for i := range items {
+		items[i] = engine.EnqueueItem{Args: engine.RawArgs{Type: []string{"plain", "in_tx", "fails_once"}[i%3], Payload: []byte(`{"n": 12345678901234567890}`)}}
+	}
+	if _, err := c.EnqueueMany(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []engine.EnqueueOptions{{Delay: 300 * time.Millisecond}, {IdempotencyKey: "k"}, {IdempotencyKey: "k"}, {Tags: []string{"a", `b"c`}, Timeout: time.Second}} {
+		if _, err := c.Enqueue(t.Context(), engine.RawArgs{Type: "plain"}, o); err != nil {
+			t.Errorf("enqueue %+v: %v", o, err)
+		}
+	}
+	dead := enqueue(t, engines[0], "dies", engine.EnqueueOptions{})
+	reaches(t, watch, dead, "dead_letter")
+	if err := c.Discard(t.Context(), dead, engine.Actor{Name: "op"}); err != nil {
+		t.Error(err)
+	}
+	within(t, 20*time.Second, "all but the dead one complete", func() bool {
+		return one[int](t, watch, "SELECT count(*) FROM job_executions WHERE outcome = 1") == len(items)+3
+	})
+	if got := one[string](t, watch, "SELECT payload->>'n' FROM jobs WHERE type = 'in_tx' LIMIT 1"); got != "12345678901234567890" {
+		t.Errorf("payload read back: %s", got)
+	}
+	within(t, 10*time.Second, "both say once that notifications are dead", func() bool {
+		return len(log.with(map[string]any{"msg": engine.LogNotificationsDead})) == 2
+	})
+	for _, e := range engines {
+		if e.Status().Listening {
+			t.Error("Status says that it listens")
+		}
+	}
+	for _, line := range log.with(map[string]any{"msg": "database call failed"}) {
+		t.Errorf("log: %v", line)
+	}
+	healthy(t, watch, engines[1])
+}
+
+// Without that mode the start is refused, and the refusal says what to add.
+func TestI3APoolerWithoutItsModeIsRefused(t *testing.T) {
+	t.Parallel()
+	address := pooler(t, dbtest.NewURL(t))
+	_, err := db.Open(t.Context(), db.PoolConfig{URL: address})
+	if err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") {
+		t.Errorf("open = %v, want the setting named", err)
+	}
+}
