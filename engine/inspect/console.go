@@ -31,6 +31,9 @@ const (
 	openMinutes = 2
 )
 
+// PulseActions is how many acts a pulse holds.
+const PulseActions = 10
+
 // Pulse is what the console's overview shows besides the [Snapshot]: the last hour
 // by minute, what fails, what died, what people did. It is read in one transaction.
 type Pulse struct {
@@ -44,7 +47,7 @@ type Pulse struct {
 	Minutes  []Minute
 	Failures []FailureGroup
 	Deaths   Deaths
-	Actions  []Action // the last ten
+	Actions  []Action // the last [PulseActions]
 	Builds   []Build  // the last ten that were first seen
 	// Lost counts the runs that were taken back from a worker within a day, by its id.
 	Lost map[int64]int64
@@ -192,7 +195,7 @@ func (r *Reader) pulseDeaths(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error 
 }
 
 func (r *Reader) pulseChanges(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error {
-	acts, err := r.q.ListAudit(ctx, tx, maxID, nil, nil, nil, 10)
+	acts, err := r.q.ListAudit(ctx, tx, maxID, nil, nil, nil, PulseActions)
 	if err != nil {
 		return fmt.Errorf("list last acts: %w", err)
 	}

@@ -93,13 +93,10 @@ func (k *Console) flowCard(v *visit) views.Card {
 	c := views.Card{ID: "flow", Question: "Is work flowing?", Href: k.url("/queues"), Figure: text(rate(out)), Caption: "completed per min"}
 	c.Spark = sparkOf(views.StateCompleted, "Completed", closedMinutes(f.stats.all.completed[:]))
 	c.Spark.Ghost = closedMinutes(f.enqueued())
-	depth := f.depth("")
 	c.Lines = []views.CardLine{
 		{Left: text("Enqueued per min"), Right: text(rate(in))},
 		{Left: text("Runs ended per min"), Right: text(rate(float64(f.stats.all.runs5) / 5))},
 		{Left: text("Backlog, last 15 min"), Right: backlogChange(f)},
-		{State: views.StateRunning, Left: text("Running now"), Right: text(count(depth.Running))},
-		{State: views.StateReady, Left: text("Ready"), Right: text(count(depth.Ready))},
 	}
 	return c
 }
@@ -293,13 +290,26 @@ func passOf(t *inspect.Task, limit time.Duration) []views.Span {
 func (k *Console) changedCard(v *visit) views.Card {
 	c := views.Card{ID: "changed", Question: "What changed?", Href: k.url("/audit"), Empty: "Nobody has changed anything"}
 	events := k.changes(v)
-	recent := 0
+	recent, times := 0, make([]string, 0, len(events))
+	pins := views.Spark{State: views.StateReady, Pins: true, Values: make([]float64, hour)}
 	for _, e := range events {
-		if v.clock.now.Sub(e.at) < time.Hour {
+		if ago := v.clock.now.Sub(e.at); ago >= 0 && ago < time.Hour {
 			recent++
+			pins.Values[hour-1-int(ago.Minutes())] = 1
+			if at := e.At.Text; !slices.Contains(times, at) {
+				times = append(times, at)
+			}
 		}
 	}
 	c.Figure, c.Caption = text(count(int64(recent))), verb(int64(recent), "change", "changes")+" in 60 min"
+	if acts := v.figures.pulse.Actions; len(acts) == inspect.PulseActions && v.clock.now.Sub(acts[len(acts)-1].At) < time.Hour {
+		c.Figure = text(count(int64(recent)) + "+") // what came before them is not read
+	}
+	if recent > 0 {
+		slices.Reverse(times)
+		pins.Label = "Changes in the last hour at " + joined(times)
+		c.Spark = &pins
+	}
 	for i, e := range events {
 		if i == 5 {
 			break

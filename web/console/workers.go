@@ -81,7 +81,9 @@ func (v *visit) workerRow(w *inspect.Worker) views.WorkerRow {
 	if w.Status.Alive() {
 		r.PerMinute = count(int64(w.DonePerMinute))
 	}
-	if r.Failed = count(int64(w.FailedLately)); w.FailedLately > w.DonePerMinute {
+	r.Failed = count(int64(w.FailedLately))
+	// As in the verdict: more than a twentieth of what it ran, if that says anything.
+	if ran := 15*w.DonePerMinute + w.FailedLately; ran >= 20 && 20*w.FailedLately > ran {
 		r.FailedTone = views.ToneUp
 	}
 	if w.Stuck > 0 {
