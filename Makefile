@@ -35,6 +35,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
 	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
+	chaos chaos-points chaos-zombies chaos-short \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -179,6 +180,22 @@ test-e2e: ## run the tests that drive the programs and a browser
 screenshots: ## write the pictures of docs/console: each page, both themes, two widths
 	$(GO) test -count=1 -v -timeout 10m -tags screenshots -run '^TestScreenshots$$' ./e2e
 
+# A run prints its seed. ARGS='-seed 7' has the same faults again, '-faults cut,crash' those kinds alone, '-keep' keeps
+# the journals of a run that passed. They read the engine's source, which go test's cache does not look at.
+CHAOS := $(GO) test -count=1 -v ./e2e/chaos
+
+chaos: ## kill, freeze, cut off and crash everything under 100,000 jobs, and judge; 6 minutes
+	$(CHAOS) -timeout 20m -run '^TestChaos$$' -chaos full $(ARGS)
+
+chaos-points: ## kill workers 20 times at each named point of the engine, and judge
+	$(CHAOS) -timeout 40m -parallel 6 -run '^TestPoints$$' -points 20 $(ARGS)
+
+chaos-zombies: ## freeze workers 1,000 times past their leases, and judge what they write afterwards
+	$(CHAOS) -timeout 20m -run '^TestZombies$$' -zombies 1000 $(ARGS)
+
+chaos-short: ## a minute of chaos, each point once, and defects planted for the judge
+	$(CHAOS) -timeout 8m -parallel 6 -run '^(TestChaos|TestPoints|TestPlanted.*|TestAChecker.*)$$' -chaos short -points 1 $(ARGS)
+
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 30m ./engine/...
 
@@ -187,6 +204,7 @@ bench: ## run the benchmarks
 check: ## all that CI runs: tests, generated code, lint, race detector, schema
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-tools
+	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory generated-check
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory race-short
@@ -209,6 +227,7 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags screenshots ./e2e
+	$(GO) vet -tags faultpoints ./engine/internal/fault
 
 staticcheck:
 	$(TOOL) staticcheck ./...

@@ -52,6 +52,7 @@ var defects = []planted{
 // TestPlantedDefectsAreFound judges a quiet run, which must pass, and then plants
 // one defect after another.
 func TestPlantedDefectsAreFound(t *testing.T) {
+	withPrograms(t)
 	t.Parallel()
 	s := newStage(t, "planted", scene{})
 	s.work()
@@ -85,6 +86,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 
 // TestACheckerThatCannotReadIsNoPass cuts the evidence in three ways.
 func TestACheckerThatCannotReadIsNoPass(t *testing.T) {
+	withPrograms(t)
 	t.Parallel()
 	s := newStage(t, "unread", scene{})
 	s.work()
@@ -112,6 +114,14 @@ func TestACheckerThatCannotReadIsNoPass(t *testing.T) {
 	}
 	if v, _ := check(ctx, s.dir, s.pool); len(v.unchecked) == 0 {
 		t.Error("an empty journal was no reason not to judge")
+	}
+}
+
+// withPrograms skips what builds and runs programs, where nobody asked for chaos.
+func withPrograms(t *testing.T) {
+	t.Helper()
+	if *sizeFlag == "" && *pointsFlag == 0 {
+		t.Skip("runs programs: give -chaos short, or use make chaos-short")
 	}
 }
 
