@@ -17,10 +17,10 @@ const (
 	deafRetryMax = 10 * time.Minute
 )
 
-// errDeaf says that LISTEN succeeded and a notification sent on another connection
+// errUnheard says that LISTEN succeeded and a notification sent on another connection
 // did not come: so it is behind a pooler that lends out its connections by the
 // transaction.
-var errDeaf = errors.New("notifications do not arrive")
+var errUnheard = errors.New("notifications do not arrive")
 
 // pooled tells the mode for a transaction pooler, which default_query_exec_mode in
 // the address chooses: no prepared statements, and no settings of a session.
@@ -51,7 +51,7 @@ func (e *Engine) listen(ctx context.Context) {
 		if heard {
 			failures, deaf = 0, 0
 		}
-		if errors.Is(err, errDeaf) {
+		if errors.Is(err, errUnheard) {
 			if deaf++; deaf == 1 {
 				e.obs.ListenerConnected(false)
 				e.log.Warn(LogNotificationsDead, "worker_id", e.workerID, "poll_interval", e.cfg.PollInterval.String())
@@ -124,7 +124,7 @@ func (l *listener) prove(ctx context.Context) error {
 	if err := l.conn.Ping(alive); err != nil {
 		return err
 	}
-	return errDeaf
+	return errUnheard
 }
 
 // hear takes notifications until one of them is the proof, or any if that is "",
