@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -466,6 +467,48 @@ func (s *storm) dismiss() {
 	for _, p := range s.fleet {
 		if !p.stop(10 * time.Second) {
 			s.t.Errorf("%s did not end within 10s of SIGTERM", p.name)
+		}
+		if exit := p.lastExit(); exit != "exit status 0" {
+			s.t.Errorf("%s ended with %s, want exit status 0", p.name, exit)
+		}
+	}
+	for _, p := range s.fleet[:s.size.Workers] {
+		p.leftNothing(s.t)
+	}
+	s.orphans()
+}
+
+var goroutines = regexp.MustCompile(`(?m)^goroutines (\d+) of (\d+)$`)
+
+// leftNothing asks that the program's engine took its goroutines along.
+func (p *program) leftNothing(t testing.TB) {
+	t.Helper()
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		t.Errorf("could not check what %s left behind: %v", p.name, err)
+		return
+	}
+	all := goroutines.FindAllStringSubmatch(string(text), -1)
+	if len(all) == 0 {
+		t.Errorf("could not check what %s left behind: it did not say", p.name)
+		return
+	}
+	last := all[len(all)-1]
+	left, _ := strconv.Atoi(last[1]) // digits only
+	base, _ := strconv.Atoi(last[2])
+	if left > base {
+		t.Errorf("VIOLATION goroutines are back to what they were: %s has %d, began with %d", p.name, left, base)
+	}
+}
+
+// orphans looks for processes of the workers that outlived them. Where there is
+// no /proc it finds none.
+func (s *storm) orphans() {
+	worker := build(s.t, "e2e/chaos/worker")
+	links, _ := filepath.Glob("/proc/[0-9]*/exe") // a constant pattern is well formed
+	for _, link := range links {
+		if exe, err := os.Readlink(link); err == nil && exe == worker {
+			s.t.Errorf("VIOLATION no child outlives its worker: process %s", filepath.Base(filepath.Dir(link)))
 		}
 	}
 }
