@@ -406,6 +406,35 @@ CREATE TABLE public.idempotency_keys (
 );
 
 --
+-- Name: integrity_checks; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.integrity_checks (
+    id bigint NOT NULL,
+    checked_at timestamp with time zone DEFAULT now() NOT NULL,
+    took_ms integer NOT NULL,
+    verdict text NOT NULL,
+    rules integer NOT NULL,
+    violated text[] NOT NULL,
+    unchecked text[] NOT NULL,
+    report jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT integrity_checks_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'violated'::text, 'unchecked'::text])))
+);
+
+--
+-- Name: integrity_checks_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.integrity_checks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.integrity_checks_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
 -- Name: job_claims; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -890,6 +919,13 @@ ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (scope, key);
 
 --
+-- Name: integrity_checks integrity_checks_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.integrity_checks
+    ADD CONSTRAINT integrity_checks_pkey PRIMARY KEY (id);
+
+--
 -- Name: job_claims job_claims_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1157,4 +1193,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130100500'),
     ('20261130110000'),
     ('20261130120000'),
+    ('20261130170000'),
     ('20261130180000');

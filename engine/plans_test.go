@@ -96,6 +96,9 @@ func readStatements(t *testing.T) (all []statement) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
+		if filepath.Base(f) == "verify.sql.go" {
+			continue // its questions are about all rows, once an hour, and bring their own settings
+		}
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

@@ -235,3 +235,19 @@ FROM counted AS c FULL JOIN ran AS r ON r.type = c.type AND r.outcome = c.outcom
 WHERE (coalesce(c.outcome, r.outcome) IN (2, 3, 6, 7, 9) AND coalesce(c.n, 0) < coalesce(r.n, 0))
   OR coalesce(c.n, 0) > coalesce(r.within, 0) + s.n
 ORDER BY 2 LIMIT @most::int;
+
+-- name: IntegrityCheckDue :one
+SELECT coalesce((SELECT max(c.checked_at) FROM integrity_checks AS c) <= now() - make_interval(secs => @every_seconds::float8), true)::boolean AS due;
+
+-- name: StoreIntegrityCheck :exec
+-- Those of the last month are kept.
+WITH old AS (DELETE FROM integrity_checks AS c WHERE c.checked_at < now() - interval '30 days')
+INSERT INTO integrity_checks (took_ms, verdict, rules, violated, unchecked, report)
+VALUES (@took_ms, @verdict, @rules, @violated, @unchecked, @report);
+
+-- name: LastIntegrityChecks :many
+-- The newest check, and the newest that could look at every rule.
+SELECT c.checked_at, c.took_ms, c.verdict, c.rules, c.violated, c.unchecked, extract(epoch FROM now() - c.checked_at)::float8 AS age_seconds,
+  (c.verdict <> 'unchecked')::boolean AS complete
+FROM integrity_checks AS c WHERE c.id IN ((SELECT max(l.id) FROM integrity_checks AS l),
+  (SELECT max(w.id) FROM integrity_checks AS w WHERE w.verdict <> 'unchecked')) ORDER BY c.id DESC;

@@ -107,11 +107,14 @@ func TestJ1GaugesDoNotFreeze(t *testing.T) {
 		Dead:  []inspect.DeadCount{{Queue: "mail", Type: "email", N: 2}},
 		Fleet: inspect.Fleet{ByStatus: map[inspect.WorkerStatus]int{inspect.WorkerLive: 2}, Slots: 20, Busy: 3, Stuck: 1},
 		Tasks: []inspect.Task{{Name: "reaper", LastSuccessAt: time.Unix(1700000000, 0)}},
+		Integrity: &inspect.Integrity{Verdict: "violated", Violated: []string{"one_place", "tokens_rise"}, Unchecked: []string{"trail_is_whole"},
+			CompleteAt: time.Unix(1700000000, 0)},
 	}}
 	m.AddSnapshot(s, slog.New(slog.DiscardHandler))
 	want(t, scrape(t, m), `jobengine_jobs{queue="mail",state="ready"} 4`, `jobengine_jobs{queue="gone",state="ready"} 0`, `jobengine_oldest_ready_age_seconds{queue="mail"} 90`,
 		`jobengine_queue_paused{queue="gone"} 1`, `jobengine_dead_letter_jobs{queue="mail",type="email"} 2`, `jobengine_workers{state="live"} 2`, `jobengine_workers{state="lost"} 0`,
-		`jobengine_worker_slots 20`, `jobengine_worker_slots_busy 3`, `jobengine_worker_slots_stuck 1`, `jobengine_reaper_last_success_timestamp_seconds 1.7e+09`, `jobengine_snapshot_errors_total 0`)
+		`jobengine_worker_slots 20`, `jobengine_worker_slots_busy 3`, `jobengine_worker_slots_stuck 1`, `jobengine_reaper_last_success_timestamp_seconds 1.7e+09`, `jobengine_snapshot_errors_total 0`,
+		`jobengine_integrity_violations 2`, `jobengine_integrity_unchecked 1`, `jobengine_integrity_last_success_timestamp_seconds 1.7e+09`)
 
 	s.next = &inspect.Snapshot{At: time.Now(), Queues: s.next.Queues[:1]}
 	if text := scrape(t, m); strings.Contains(text, `"gone"`) || strings.Contains(text, "dead_letter_jobs{") {

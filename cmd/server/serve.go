@@ -50,7 +50,7 @@ func serve(p *boot.Process) error {
 	if err != nil {
 		return err
 	}
-	if err := p.StartEngine(e); err != nil {
+	if err := p.StartEngine(e, pool); err != nil {
 		return err
 	}
 	if metricsLn != nil {

@@ -33,7 +33,7 @@ func work(p *boot.Process) error {
 	var started atomic.Bool
 	health := ops.NewHealth(p.Build, append(boot.DatabaseChecks(pool), canWork(e, &started), ops.Draining(p.Stopping)), p.Log)
 	p.Serve("probes and metrics", ln, ops.WorkerHandler(health, metrics, p.Config.Metrics.Token.Reveal()))
-	if err := p.StartEngine(e); err != nil {
+	if err := p.StartEngine(e, pool); err != nil {
 		return err
 	}
 	started.Store(true)

@@ -74,6 +74,8 @@ type Snapshot struct {
 	Dead   []DeadCount
 	Fleet  Fleet
 	Tasks  []Task
+	// Integrity is the last check of the stored history; nil before the first.
+	Integrity *Integrity
 }
 
 // Snapshot returns the last snapshot if it is younger than maxAge and reads a new
@@ -114,7 +116,10 @@ func (r *Reader) read(ctx context.Context) (*Snapshot, error) {
 		if slots, err = r.workerSlots(ctx, tx); err != nil {
 			return err
 		}
-		s.Tasks, err = r.tasks(ctx, tx)
+		if s.Tasks, err = r.tasks(ctx, tx); err != nil {
+			return err
+		}
+		s.Integrity, err = r.integrity(ctx, tx)
 		return err
 	})
 	if err != nil {

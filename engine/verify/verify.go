@@ -64,9 +64,9 @@ func or(d *time.Duration, def time.Duration) {
 
 // Offender is one row that broke a rule.
 type Offender struct {
-	Subject string // a job's id, or what else the rule is about: "lease 12"
-	Token   int64  // of the run or lease it shows at, 0 without
-	Detail  string
+	Subject string `json:"subject"`                        // a job's id, or what else the rule is about: "lease 12"
+	Token   int64  `json:"fencing_token,string,omitempty"` // of the run or lease it shows at, 0 without
+	Detail  string `json:"detail"`
 }
 
 // Result is one rule's verdict.

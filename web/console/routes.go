@@ -51,6 +51,7 @@ type Reader interface {
 	WorkerRecent(ctx context.Context, id int64, limit int) ([]inspect.Run, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)
 	Tasks(ctx context.Context) ([]inspect.Task, error)
+	Integrity(ctx context.Context) (*inspect.Integrity, error)
 	Audit(ctx context.Context, f inspect.AuditFilter) ([]inspect.Action, int64, error)
 	Database(ctx context.Context) (inspect.Database, error)
 }

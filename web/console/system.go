@@ -31,6 +31,10 @@ func (k *Console) system(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	integrity, err := k.Read.Integrity(ctx)
+	if err != nil {
+		return err
+	}
 	v := k.visit(c)
 	offset := db.At.Sub(asked)
 	m := views.System{Frame: v.frame("System", "system", false)}
@@ -41,7 +45,8 @@ func (k *Console) system(c echo.Context) error {
 			Text: text("What is due is decided by the database's clock; ages on these pages may be wrong."),
 		})
 	}
-	m.Sections = append(m.Sections, v.buildSection(c), databaseSection(v, db), v.maintenanceSection(leader, tasks), tablesSection(v, db))
+	m.Notices = append(m.Notices, integrityNotices(integrity)...)
+	m.Sections = append(m.Sections, v.integritySection(integrity), v.buildSection(c), databaseSection(v, db), v.maintenanceSection(leader, tasks), tablesSection(v, db))
 	if k.Pool != nil {
 		m.Sections = append(m.Sections, settingsSection("pool", "Connection pool", "of this process", k.Pool()))
 	}

@@ -61,6 +61,9 @@ var (
 	stuckDesc      = desc("worker_slots_stuck", "Slots held by handlers that ignore the end of their context.")
 	reaperDesc     = desc("reaper_last_success_timestamp_seconds", "When the leader's reaper last succeeded.")
 	taskDesc       = desc("maintenance_last_success_timestamp_seconds", "When a maintenance task last succeeded.", "task")
+	violationsDesc = desc("integrity_violations", "Rules that the last check of the stored history found violated.")
+	uncheckedDesc  = desc("integrity_unchecked", "Rules that the last check of the stored history could not look at.")
+	integrityDesc  = desc("integrity_last_success_timestamp_seconds", "When a check of the stored history last looked at every rule.")
 	snapshotAtDesc = desc("snapshot_timestamp_seconds", "When these gauges were read.")
 	failuresDesc   = desc("snapshot_errors_total", "Scrapes without a snapshot: their gauges are missing.")
 )
@@ -112,6 +115,13 @@ func (g *snapshotGauges) Collect(out chan<- prometheus.Metric) {
 		gauge(taskDesc, at, t.Name)
 		if t.Name == "reaper" {
 			gauge(reaperDesc, at)
+		}
+	}
+	if i := s.Integrity; i != nil {
+		gauge(violationsDesc, float64(len(i.Violated)))
+		gauge(uncheckedDesc, float64(len(i.Unchecked)))
+		if !i.CompleteAt.IsZero() {
+			gauge(integrityDesc, float64(i.CompleteAt.UnixMilli())/1000)
 		}
 	}
 	gauge(snapshotAtDesc, float64(s.At.UnixMilli())/1000)

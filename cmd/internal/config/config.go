@@ -67,6 +67,7 @@ type Config struct {
 	Auth      AuthSettings
 	Bootstrap BootstrapSettings
 	Retention RetentionSettings
+	Integrity IntegritySettings
 	Metrics   MetricsSettings
 	Log       LogSettings
 	SMTP      SMTPSettings
@@ -167,6 +168,11 @@ type AuthSettings struct {
 type BootstrapSettings struct {
 	Token         Secret // the first API token
 	AdminPassword Secret // of the first admin; empty: none is made
+}
+
+// IntegritySettings are for the check of the stored history.
+type IntegritySettings struct {
+	CheckInterval time.Duration // zero: never, but by jobctl verify
 }
 
 // RetentionSettings say how long things are kept. Zero is for ever.

@@ -57,10 +57,11 @@ func TestDefaultsInDevelopment(t *testing.T) {
 		Auth: AuthSettings{SessionIdleTTL: 12 * time.Hour, SessionTTL: 168 * time.Hour},
 		Retention: RetentionSettings{Completed: 168 * time.Hour, Cancelled: 168 * time.Hour,
 			Audit: 8760 * time.Hour},
-		Log:     LogSettings{Level: slog.LevelDebug, Format: "text"},
-		SMTP:    SMTPSettings{Port: 587, TLS: "starttls"},
-		Console: ConsoleSettings{BasePath: "/console", Mask: []string{"password", "token", "secret", "authorization", "card"}},
-		Ctl:     CtlSettings{Server: "http://127.0.0.1:8080"},
+		Integrity: IntegritySettings{CheckInterval: time.Hour},
+		Log:       LogSettings{Level: slog.LevelDebug, Format: "text"},
+		SMTP:      SMTPSettings{Port: 587, TLS: "starttls"},
+		Console:   ConsoleSettings{BasePath: "/console", Mask: []string{"password", "token", "secret", "authorization", "card"}},
+		Ctl:       CtlSettings{Server: "http://127.0.0.1:8080"},
 	}
 	got.given, got.effective = nil, nil
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); d != "" {

@@ -157,6 +157,10 @@ var groups = []group{
 		{name: "RETENTION_AUDIT", def: "8760h", help: "the audit trail of operator actions",
 			kind: retention(func(c *Config) *time.Duration { return &c.Retention.Audit })},
 	}},
+	{title: "Integrity", settings: []setting{
+		{name: "INTEGRITY_CHECK_INTERVAL", def: "1h", help: "pause between two checks of the stored history by the leader, as jobctl verify makes them; or never",
+			kind: retention(func(c *Config) *time.Duration { return &c.Integrity.CheckInterval })},
+	}},
 	{title: "Metrics", settings: []setting{
 		{name: "METRICS_ADDR", derived: "server: its own listener; worker: :9090", help: "listener for /metrics, and on the worker the probes",
 			kind: address(func(c *Config) *string { return &c.Metrics.Addr })},

@@ -59,6 +59,17 @@ type IdempotencyKey struct {
 	ExpiresAt   time.Time
 }
 
+type IntegrityCheck struct {
+	ID        int64
+	CheckedAt time.Time
+	TookMs    int32
+	Verdict   string
+	Rules     int32
+	Violated  []string
+	Unchecked []string
+	Report    []byte
+}
+
 type Job struct {
 	ID          uuid.UUID
 	Type        string

@@ -7,7 +7,67 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
+
+const IntegrityCheckDue = `-- name: IntegrityCheckDue :one
+SELECT coalesce((SELECT max(c.checked_at) FROM integrity_checks AS c) <= now() - make_interval(secs => $1::float8), true)::boolean AS due
+`
+
+func (q *Queries) IntegrityCheckDue(ctx context.Context, db DBTX, everySeconds float64) (bool, error) {
+	row := db.QueryRow(ctx, IntegrityCheckDue, everySeconds)
+	var due bool
+	err := row.Scan(&due)
+	return due, err
+}
+
+const LastIntegrityChecks = `-- name: LastIntegrityChecks :many
+SELECT c.checked_at, c.took_ms, c.verdict, c.rules, c.violated, c.unchecked, extract(epoch FROM now() - c.checked_at)::float8 AS age_seconds,
+  (c.verdict <> 'unchecked')::boolean AS complete
+FROM integrity_checks AS c WHERE c.id IN ((SELECT max(l.id) FROM integrity_checks AS l),
+  (SELECT max(w.id) FROM integrity_checks AS w WHERE w.verdict <> 'unchecked')) ORDER BY c.id DESC
+`
+
+type LastIntegrityChecksRow struct {
+	CheckedAt  time.Time
+	TookMs     int32
+	Verdict    string
+	Rules      int32
+	Violated   []string
+	Unchecked  []string
+	AgeSeconds float64
+	Complete   bool
+}
+
+// The newest check, and the newest that could look at every rule.
+func (q *Queries) LastIntegrityChecks(ctx context.Context, db DBTX) ([]LastIntegrityChecksRow, error) {
+	rows, err := db.Query(ctx, LastIntegrityChecks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastIntegrityChecksRow
+	for rows.Next() {
+		var i LastIntegrityChecksRow
+		if err := rows.Scan(
+			&i.CheckedAt,
+			&i.TookMs,
+			&i.Verdict,
+			&i.Rules,
+			&i.Violated,
+			&i.Unchecked,
+			&i.AgeSeconds,
+			&i.Complete,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const LastToken = `-- name: LastToken :one
 SELECT coalesce(pg_sequence_last_value('job_claims_id_seq'::regclass), 0)::bigint AS token
@@ -19,6 +79,25 @@ func (q *Queries) LastToken(ctx context.Context, db DBTX) (int64, error) {
 	var token int64
 	err := row.Scan(&token)
 	return token, err
+}
+
+const StoreIntegrityCheck = `-- name: StoreIntegrityCheck :exec
+WITH old AS (DELETE FROM integrity_checks AS c WHERE c.checked_at < now() - interval '30 days')
+INSERT INTO integrity_checks (took_ms, verdict, rules, violated, unchecked, report)
+VALUES ($1, $2, $3, $4, $5, $6)
+`
+
+// Those of the last month are kept.
+func (q *Queries) StoreIntegrityCheck(ctx context.Context, db DBTX, tookMs int32, verdict string, rules int32, violated []string, unchecked []string, report []byte) error {
+	_, err := db.Exec(ctx, StoreIntegrityCheck,
+		tookMs,
+		verdict,
+		rules,
+		violated,
+		unchecked,
+		report,
+	)
+	return err
 }
 
 const VerifyActs = `-- name: VerifyActs :many
