@@ -446,6 +446,7 @@ CREATE TABLE public.job_claims (
     job_ids uuid[] NOT NULL,
     attempts smallint[] NOT NULL,
     crashes smallint[] NOT NULL,
+    stops uuid[],
     CONSTRAINT job_claims_check CHECK ((((cardinality(job_ids) >= 1) AND (cardinality(job_ids) <= 1000)) AND (cardinality(attempts) = cardinality(job_ids)) AND (cardinality(crashes) = cardinality(job_ids))))
 )
 WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
@@ -484,6 +485,8 @@ CREATE TABLE public.job_executions (
     fingerprint text,
     logs jsonb,
     result jsonb,
+    progress real,
+    progress_text text,
     CONSTRAINT job_executions_outcome_check CHECK (((outcome >= 1) AND (outcome <= 9)))
 );
 
@@ -558,6 +561,21 @@ CREATE VIEW public.job_inbox AS
     j.traceparent,
     NULL::boolean AS notify
    FROM public.jobs j;
+
+--
+-- Name: job_live; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_live (
+    fencing_token bigint NOT NULL,
+    job_id uuid NOT NULL,
+    progress real,
+    progress_text text,
+    logs jsonb,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT job_live_progress_check CHECK (((progress >= (0)::double precision) AND (progress <= (100)::double precision)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='1000', autovacuum_analyze_scale_factor='0');
 
 --
 -- Name: job_ready; Type: TABLE; Schema: public; Owner: -
@@ -716,6 +734,19 @@ CREATE TABLE public.job_stats_minutes (
     run_ms bigint NOT NULL,
     wait_buckets bigint[],
     run_buckets bigint[]
+);
+
+--
+-- Name: job_stop_requests; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_stop_requests (
+    job_id uuid NOT NULL,
+    fencing_token bigint NOT NULL,
+    worker_id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    reason text
 );
 
 --
@@ -947,6 +978,13 @@ ALTER TABLE ONLY public.job_held
     ADD CONSTRAINT job_held_pkey PRIMARY KEY (job_id);
 
 --
+-- Name: job_live job_live_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_live
+    ADD CONSTRAINT job_live_pkey PRIMARY KEY (fencing_token, job_id);
+
+--
 -- Name: job_ready job_ready_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -966,6 +1004,13 @@ ALTER TABLE ONLY public.job_scheduled
 
 ALTER TABLE ONLY public.job_stats_minutes
     ADD CONSTRAINT job_stats_minutes_pkey PRIMARY KEY (minute, queue, type, outcome);
+
+--
+-- Name: job_stop_requests job_stop_requests_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_stop_requests
+    ADD CONSTRAINT job_stop_requests_pkey PRIMARY KEY (job_id);
 
 --
 -- Name: jobs jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -1116,6 +1161,12 @@ CREATE INDEX job_scheduled_failed ON public.job_scheduled USING btree (job_id) W
 CREATE UNIQUE INDEX job_scheduled_job ON public.job_scheduled USING btree (job_id);
 
 --
+-- Name: job_stop_requests_age; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX job_stop_requests_age ON public.job_stop_requests USING btree (requested_at);
+
+--
 -- Name: jobs_expiring; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1193,5 +1244,7 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130100500'),
     ('20261130110000'),
     ('20261130120000'),
+    ('20261130140000'),
+    ('20261130140100'),
     ('20261130170000'),
     ('20261130180000');

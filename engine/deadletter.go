@@ -160,6 +160,8 @@ func (e *StateError) mayApply() bool {
 	switch e.Act {
 	case "cancel":
 		return e.State == StatePending || e.State == StateFailed || e.State == StateBlocked || e.State == ""
+	case "stop":
+		return e.State == StateLeased || e.State == ""
 	case "restore":
 		return e.State == StateDeadLetter && e.Discarded
 	default:
@@ -171,7 +173,7 @@ func (c *Client) record(ctx context.Context, tx pgx.Tx, action string, id ID, a 
 	if a.Source == "" {
 		a.Source = "go"
 	}
-	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "replay": "pending",
+	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "stop": "stop_requested", "replay": "pending",
 		"discard": "discarded", "restore": "dead_letter"}[action]})
 	if err != nil {
 		return err

@@ -62,6 +62,9 @@ type Config struct {
 	// JobTimeout ends one run's context, unless its job or type says otherwise.
 	// Default 60s.
 	JobTimeout time.Duration
+	// StopGrace is how long a handler may go on after its job was asked to stop,
+	// before the job is cancelled over its head. Default 10s.
+	StopGrace time.Duration
 	// Retry is the delay after a failure. Default [FullJitter] of 1s up to 300s.
 	Retry RetryPolicy
 	// CrashLimit is how many runs of a suspect may be seen to die with their own
@@ -124,6 +127,8 @@ type Engine struct {
 	troubled  troubles
 	rates     rates
 
+	stopHint chan struct{} // a notification told of a stop request
+
 	runs     context.Context // of every handler
 	endRuns  context.CancelCauseFunc
 	claims   context.Context // of the claimer
@@ -148,6 +153,7 @@ type Engine struct {
 	expiredID ID
 	holder    holder
 	clock     clock
+	liveFrom  int // of the flush, which one goroutine runs
 	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
 }
@@ -163,7 +169,8 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: c, log: c.Log, obs: c.Observer, q: dbsqlc.New(), client: client, types: c.Workers.Types(), buffer: newBuffer(),
-		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}}}
+		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}},
+		stopHint: make(chan struct{}, 1)}
 	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
 	client.wake = e.claimer.wake
 	e.runs, e.endRuns = context.WithCancelCause(context.Background())
@@ -208,7 +215,7 @@ func (c *Config) fill() error {
 		def   time.Duration
 	}{{"LeaseDuration", &c.LeaseDuration, 30 * time.Second}, {"HeartbeatInterval", &c.HeartbeatInterval, 10 * time.Second},
 		{"ReaperInterval", &c.ReaperInterval, 5 * time.Second}, {"PollInterval", &c.PollInterval, time.Second},
-		{"JobTimeout", &c.JobTimeout, time.Minute}, {"DBTimeout", &c.DBTimeout, 5 * time.Second}} {
+		{"JobTimeout", &c.JobTimeout, time.Minute}, {"DBTimeout", &c.DBTimeout, 5 * time.Second}, {"StopGrace", &c.StopGrace, 10 * time.Second}} {
 		or(d.value, d.def)
 		wrong(*d.value >= 10*time.Millisecond, "%s %s: use 10ms or more", d.name, *d.value)
 	}
@@ -292,11 +299,14 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.every(foldEvery, "stats", e.whileLeading(e.foldOnce))
 	e.every(holdEvery, "hold", e.whileLeading(e.holdOnce))
 	e.every(pruneEvery, "retention", e.whileLeading(e.pruneOnce))
+	e.every(e.cfg.ReaperInterval, "stop", e.whileLeading(e.revokeOnce))
 	e.spawn(e.finisher.run)
 	if e.cfg.MaintenanceOnly {
 		return nil
 	}
 	e.every(watchEvery, "watchdog", e.watch)
+	e.every(liveEvery, "live", e.flushLive)
+	e.spawn(e.beatOnHint)
 	for i := range e.cfg.Concurrency {
 		e.slotsDone.Add(1)
 		go e.slot(i)

@@ -17,6 +17,11 @@ var (
 	// ErrStopping is the cause of a context that ended because the process
 	// stops. The job is handed back with its attempt uncounted.
 	ErrStopping = errors.New("worker is stopping")
+	// ErrStopRequested is the cause of a context that ended because somebody asked
+	// the job to stop. Unless the handler returns nil, the job is cancelled.
+	ErrStopRequested = errors.New("stop requested")
+	// ErrStopPending: the running job was asked to stop before.
+	ErrStopPending = errors.New("a stop was requested before")
 	// ErrJobNotFound: no job has this id, or retention removed it.
 	ErrJobNotFound = errors.New("job not found")
 	// ErrKeyInFlight: another call holds the idempotency key and has not
@@ -42,7 +47,7 @@ func (e *KeyReusedError) Error() string {
 // StateError says that a job is in a state the act does not apply to.
 type StateError struct {
 	ID    ID
-	Act   string // cancel, replay, discard, restore
+	Act   string // cancel, stop, replay, discard, restore
 	State State
 	// Replays is how often the job was replayed before.
 	Replays int

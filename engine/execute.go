@@ -41,10 +41,17 @@ type run struct {
 	suspect    bool
 	closedInTx atomic.Bool
 
-	mu     sync.Mutex
-	log    *runLog
-	slog   *slog.Logger
-	result json.RawMessage
+	handler atomic.Pointer[runContext] // of the handler, once it is called
+	stopAt  atomic.Int64               // when this process learned of a stop request, by its clock in Unix ns; 0 without one
+	fresh   atomic.Bool                // it has told something that is not flushed yet
+	flushed atomic.Bool                // it may have a row in job_live
+	deposed atomic.Bool                // a flush was refused
+
+	mu       sync.Mutex
+	log      *runLog
+	slog     *slog.Logger
+	result   json.RawMessage
+	progress *progress
 }
 
 // Logger returns the logger of the run that ctx belongs to, as [Job.Log] does;
@@ -60,7 +67,7 @@ func (r *run) logger() *slog.Logger {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.slog == nil {
-		r.log = &runLog{}
+		r.log = &runLog{fresh: &r.fresh}
 		r.slog = slog.New(&runHandler{log: r.log, outer: r.engine.log.With(r.attrs()...).Handler()})
 	}
 	return r.slog
@@ -165,10 +172,17 @@ func (e *Engine) execute(i int, r *run) {
 		r.settle(expired(r.row))
 		return
 	}
+	if r.lease.asked(r.row.ID) {
+		r.settle(stopped(r.row, nil))
+		return
+	}
 	if e.log.Enabled(r.ctx, slog.LevelInfo) {
 		e.log.With(r.attrs()...).Info(LogJobStarted, "wait_ms", started.Sub(r.row.ReadyAt).Milliseconds())
 	}
 	ctx := newRunContext(r)
+	if r.handler.Store(ctx); r.stopAt.Load() != 0 {
+		ctx.halt(ErrStopRequested)
+	}
 	defer ctx.end() // also where the handler takes the goroutine along
 	fault.Point("run.before")
 	err := e.call(ctx, r)
@@ -181,8 +195,9 @@ func (e *Engine) execute(i int, r *run) {
 // finish settles what the handler returned. A handler that came after its
 // deadline or the end of its lease finds its run settled: its answer is dropped.
 func (r *run) finish(err, cause error) {
-	if !r.settle(r.verdict(err, cause)) {
+	if v := r.verdict(err, cause); !r.settle(v) {
 		r.engine.stuck.Add(-1)
+		r.engine.finisher.late(r, v)
 		r.engine.log.With(r.attrs()...).Warn("result dropped: the run was closed before its handler returned")
 	}
 }
@@ -245,6 +260,7 @@ func (e *Engine) watch(ctx context.Context) error {
 		fault.Point("run.overdue")
 		e.log.With(r.attrs()...).Warn("handler ignores its deadline; its slot stays taken until it returns", "timeout", r.timeout.String())
 	}
+	e.revokeDeaf(now)
 	if longest := e.longestRun(now); e.buffer.waitedLongerThan(unstartedPatience) {
 		// Every slot is busy with something slow: what was claimed ahead may run
 		// elsewhere.

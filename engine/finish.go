@@ -28,10 +28,13 @@ type ended struct {
 	took    time.Duration
 	logs    string
 	result  []byte
+	progress
+	// settled tells a run that has more to clean up than its place.
+	flushed, asked bool
 }
 
 func (x *ended) plain() bool {
-	return x.verdict.outcome == OutcomeCompleted && x.logs == "" && len(x.result) == 0
+	return x.verdict.outcome == OutcomeCompleted && x.logs == "" && len(x.result) == 0 && x.percent < 0 && !x.flushed && !x.asked
 }
 
 // finisher writes what has ended, in batches: whatever came while the last one
@@ -44,6 +47,7 @@ type finisher struct {
 	waiting []ended
 	writing int
 	refused int // in later
+	tooLate []ended
 
 	later []postponed // ends that the database refused by themselves
 
@@ -56,18 +60,16 @@ func newFinisher(e *Engine) *finisher {
 
 // ended is what the finisher writes of a run.
 func (r *run) ended(v verdict) ended {
-	x := ended{run: r, verdict: v}
+	x := ended{run: r, verdict: v, flushed: r.flushed.Load(), asked: r.stopAt.Load() != 0}
+	x.progress, x.logs = r.told()
 	if !r.began.IsZero() {
 		x.took = time.Since(r.began)
 	}
-	r.mu.Lock()
-	if r.log != nil {
-		x.logs = r.log.json()
-	}
 	if v.outcome == OutcomeCompleted {
+		r.mu.Lock()
 		x.result = r.result
+		r.mu.Unlock()
 	}
-	r.mu.Unlock()
 	return x
 }
 
@@ -89,7 +91,7 @@ func (f *finisher) add(r *run, v verdict) {
 func (f *finisher) idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.waiting) == 0 && f.writing == 0 && f.refused == 0
+	return len(f.waiting) == 0 && f.writing == 0 && f.refused == 0 && len(f.tooLate) == 0
 }
 
 func (f *finisher) next() []ended {
@@ -127,6 +129,7 @@ func (f *finisher) run(ctx context.Context) {
 			f.count()
 		}
 		f.retryLater(ctx)
+		f.refuseLate()
 	}
 }
 
@@ -163,6 +166,9 @@ type key struct {
 type closedRuns struct {
 	all  bool
 	some map[key]bool
+	// cancelled are those that did not end as told, since their job was asked to
+	// stop.
+	cancelled map[key]bool
 }
 
 func closedOf(keys []key, batch int) closedRuns {
@@ -197,6 +203,9 @@ func (f *finisher) write(batch []ended) error {
 	}
 	if err != nil {
 		return err
+	}
+	if err := f.restate(ctx, batch, closed.cancelled); err != nil {
+		f.e.trouble("finish", err)
 	}
 	if err := f.refuse(ctx, batch, closed); err != nil {
 		f.e.trouble("finish", err)
@@ -241,6 +250,7 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (close
 		})
 		return err
 	}
+	var cancelled map[key]bool
 	b := &pgx.Batch{}
 	fast, slow := f.split(batch, careful)
 	if p := fast; len(p.JobIds) > 0 {
@@ -248,8 +258,13 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (close
 	}
 	if p := slow; len(p.JobIds) > 0 {
 		b.Queue(dbsqlc.CloseJobs, p.Claims, p.WorkerID, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
-			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.DiscardDead, p.Worker).Query(collect)
+			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead, p.Worker).
+			Query(func(rows pgx.Rows) (err error) {
+				keys, cancelled, err = collectClosed(rows, keys)
+				return err
+			})
 	}
+	queueLive(b, batch)
 	drop := f.droppable(batch)
 	var dropped []int64
 	if len(drop) > 0 {
@@ -266,7 +281,9 @@ func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (close
 	}
 	fault.Point("finish.after")
 	f.account(batch, drop, dropped)
-	return closedOf(keys, len(batch)), nil
+	closed := closedOf(keys, len(batch))
+	closed.cancelled = cancelled
+	return closed, nil
 }
 
 // droppable are the leases that have no open job once batch is written, and
@@ -413,7 +430,9 @@ func operation(o Outcome) string {
 		return "snooze"
 	case OutcomeHandedBack:
 		return "hand_back"
-	case OutcomeFailed, OutcomeTimedOut, OutcomeExpired, OutcomeCrashed, OutcomeCancelled, OutcomeLeaseExpired:
+	case OutcomeCancelled:
+		return "stop"
+	case OutcomeFailed, OutcomeTimedOut, OutcomeExpired, OutcomeCrashed, OutcomeLeaseExpired:
 		return "fail"
 	}
 	return "unknown"

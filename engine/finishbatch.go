@@ -45,6 +45,8 @@ func (f *finisher) split(batch []ended, careful bool) (fast dbsqlc.CompleteJobsP
 		slow.Fingerprints = append(slow.Fingerprints, v.fingerprint)
 		slow.Logs = append(slow.Logs, x.logs)
 		slow.Results = append(slow.Results, string(x.result))
+		slow.Progress = append(slow.Progress, x.percent)
+		slow.ProgressTexts = append(slow.ProgressTexts, x.text)
 	}
 	slices.Sort(fast.Claims)
 	fast.Claims = slices.Compact(fast.Claims)
@@ -64,8 +66,11 @@ func (x *ended) started() time.Time {
 func (x *ended) wait() time.Duration { return max(x.started().Sub(x.run.row.ReadyAt), 0) }
 
 func (x *ended) tried() string {
-	b, err := json.Marshal(map[string]any{"outcome": x.verdict.outcome.String(), "error_class": x.verdict.class, "error": x.verdict.message,
-		"took_ms": x.took.Milliseconds()})
+	tried := map[string]any{"took_ms": x.took.Milliseconds()}
+	if x.verdict.outcome != 0 {
+		tried["outcome"], tried["error_class"], tried["error"] = x.verdict.outcome.String(), x.verdict.class, x.verdict.message
+	}
+	b, err := json.Marshal(tried)
 	if err != nil {
 		return ""
 	}

@@ -30,7 +30,7 @@ func (a *actor) finish(token int64, v verdict, drop dropper, jobs ...int) {
 	for i, j := range jobs {
 		xs[i] = w.ending(w.jobs[j], token, v)
 	}
-	closed := map[key]bool{}
+	closed := map[key]Outcome{}
 	send := func(careful bool) func(context.Context) error {
 		return func(ctx context.Context) error {
 			if err := a.begin(ctx); err != nil {
@@ -55,26 +55,27 @@ func (a *actor) finish(token int64, v verdict, drop dropper, jobs ...int) {
 		return
 	}
 	for i := range xs {
-		if k := xs[i].key(); closed[k] {
-			w.accept(k, v.outcome)
+		k := xs[i].key()
+		if o, ok := closed[k]; ok {
+			w.accept(k, o)
 		} else {
 			w.refused(k)
 		}
 	}
 }
 
-func (a *actor) close(ctx context.Context, careful bool, closed map[key]bool, xs ...ended) error {
+func (a *actor) close(ctx context.Context, careful bool, closed map[key]Outcome, xs ...ended) error {
 	fast, slow := a.w.batch(keeper, careful, xs...)
 	if len(fast.JobIds) > 0 {
 		rows, err := a.w.q.CompleteJobs(ctx, a.tx, fast)
 		for _, r := range rows {
-			closed[key{r.JobID, r.FencingToken}] = true
+			closed[key{r.JobID, r.FencingToken}] = OutcomeCompleted
 		}
 		return err
 	}
 	rows, err := a.w.q.CloseJobs(ctx, a.tx, slow)
 	for _, r := range rows {
-		closed[key{r.JobID, r.FencingToken}] = true
+		closed[key{r.JobID, r.FencingToken}] = Outcome(r.Outcome)
 	}
 	return err
 }
@@ -157,7 +158,7 @@ var reap = simple(func(ctx context.Context, a *actor) (func(), error) {
 	rows, err := a.w.q.ReapClaims(ctx, a.tx, 0, nil, 0, 100, lostRunLimit, false)
 	return func() {
 		for _, r := range rows {
-			a.w.accept(key{r.JobID, r.Token}, OutcomeLeaseExpired)
+			a.w.accept(key{r.JobID, r.Token}, Outcome(r.Outcome))
 		}
 	}, err
 })
@@ -181,8 +182,8 @@ var heartbeat = simple(func(ctx context.Context, a *actor) (func(), error) {
 var releaseUnknown = simple(func(ctx context.Context, a *actor) (func(), error) {
 	back, err := a.w.q.ReleaseUnknownClaims(ctx, a.tx, keeper, []int64{})
 	return func() {
-		for _, id := range back {
-			a.w.accept(key{id, a.w.token}, OutcomeHandedBack)
+		for _, r := range back {
+			a.w.accept(key{r.JobID, a.w.token}, Outcome(r.Outcome))
 		}
 	}, err
 })

@@ -50,6 +50,23 @@ var scenes = []scene{
 	{"replay x replay x discard", dead(0), []program{replay, replay, discard}},
 	{"replay x claim x discard", dead(0), []program{replay, claim(1), discard}},
 	{"restore x prune x replay", dead(8 * 24 * time.Hour), []program{restore, pruneDead, replay}},
+	{"stop x failure x promote x claim", leased(1), []program{requestStop, finish(fails, 0), promote, claim(1)}},
+	{"stop x finish x reap", leased(1), []program{requestStop, finish(completes, 0), reap}},
+	{"stop x hand-back x heartbeat x claim", leased(1), []program{requestStop, finish(handsBack, 0), heartbeat, claim(1)}},
+	{"stop x reap x claim", leased(2), []program{requestStop, reap, claim(2)}},
+	{"stop x death x replay", leased(1), []program{requestStop, finish(dies, 0), replay}},
+	{"stop x stop x failure", leased(1), []program{requestStop, requestStop, finish(fails, 0)}},
+	{"stop x CompleteTx x reap", leased(2), []program{requestStop, completeTx, reap}},
+	{"stop x CompleteTx rolled back x failure", leased(2), []program{requestStop, rolledBack, finish(fails, 0)}},
+	{"stop x lost answer of a claim x claim", leased(2), []program{requestStop, releaseUnknown, claim(1)}},
+	{"stop x revoke x failure", leased(1), []program{requestStop, revoke, finish(fails, 0)}},
+	{"finish x revoke x reap", askedToStop(1), []program{finish(completes, 0), revoke, reap}},
+	{"failure x revoke x revoke", askedToStop(1), []program{finish(fails, 0), revoke, revoke}},
+	{"CompleteTx x revoke x heartbeat", askedToStop(2), []program{completeTx, revoke, heartbeat}},
+	{"CompleteTx rolled back x revoke x reap", askedToStop(2), []program{rolledBack, revoke, reap}},
+	{"flush x revoke x reap", askedToStop(2), []program{flush, revoke, reap}},
+	{"flush x finish x reap", leased(2), []program{flush, finish(fails, 0), reap}},
+	{"flush x CompleteTx x reap", leased(2), []program{flush, completeTx, reap}},
 	{"prune x prune x restore", dead(8 * 24 * time.Hour), []program{pruneDead, pruneDead, restore}},
 }
 
@@ -61,6 +78,8 @@ var rejectedScenes = []scene{
 	{"drop on the worker's own count", leased(2), []program{rolledBack, finishCounting(1), heartbeat}},
 	// A job that is being promoted is seen in neither of its places.
 	{"cancel that tries once", scheduled, []program{promote, cancelOnce}},
+	// It reads the lease as it was before the request was committed, and the job runs again.
+	{"closer that locks FOR KEY SHARE", leased(1), []program{requestStop, finishByKeyShare}},
 	// The drop may run before the lock, and then nothing is inserted.
 	{"finish and drop in one statement", leased(1), []program{finishAndDrop, heartbeat}},
 }

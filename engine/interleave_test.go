@@ -293,9 +293,9 @@ func (l *ring) try(ctx context.Context, s scene, rank int64) []string {
 
 func (l *ring) clear(ctx context.Context) error {
 	l.tried++
-	sql := "DELETE FROM jobs; DELETE FROM job_ready; DELETE FROM job_scheduled; DELETE FROM job_claims; DELETE FROM job_executions; DELETE FROM dead_letter_jobs"
+	sql := "DELETE FROM jobs; DELETE FROM job_ready; DELETE FROM job_scheduled; DELETE FROM job_claims; DELETE FROM job_executions; DELETE FROM dead_letter_jobs; DELETE FROM job_stop_requests; DELETE FROM job_live"
 	if l.tried%100 == 0 {
-		sql = "TRUNCATE jobs, job_ready, job_scheduled, job_claims, job_executions, dead_letter_jobs"
+		sql = "TRUNCATE jobs, job_ready, job_scheduled, job_claims, job_executions, dead_letter_jobs, job_stop_requests, job_live"
 	}
 	_, err := l.admin.Exec(ctx, sql)
 	return err

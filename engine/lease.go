@@ -20,6 +20,7 @@ type lease struct {
 	claimedAt time.Time // the database's clock
 	sentAt    time.Time // this process's clock, when the claim was sent
 	open      atomic.Int32
+	stops     atomic.Pointer[[]ID] // its jobs that were asked to stop
 	cancel    context.CancelCauseFunc
 }
 
@@ -129,18 +130,34 @@ func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Co
 	}
 }
 
+// collectRenewed reads which leases live, and those of them with jobs that were
+// asked to stop.
+func collectRenewed(rows pgx.Rows) (kept []int64, stops []dbsqlc.RenewLeasesRow, err error) {
+	var r dbsqlc.RenewLeasesRow
+	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Stops}, func() error {
+		if kept = append(kept, r.ID); len(r.Stops) > 0 {
+			stops = append(stops, r)
+			r.Stops = nil // the next row must not write over it
+		}
+		return nil
+	})
+	return kept, stops, err
+}
+
 // beatOnce renews every lease of this process in one statement, tells that the
-// worker lives, and ends the runs of leases that were lost.
+// worker lives, ends the runs of leases that were lost, and passes on what was
+// asked to stop.
 func (e *Engine) beatOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(e.cfg.HeartbeatInterval, time.Second))
 	defer cancel()
 	asked := e.leases.tokens()
 	var kept []int64
+	var stops []dbsqlc.RenewLeasesRow
 	var claimers int32
 	b := &pgx.Batch{}
 	if len(asked) > 0 {
 		b.Queue(dbsqlc.RenewLeases, e.cfg.LeaseDuration.Seconds(), e.workerID, asked).Query(func(rows pgx.Rows) (err error) {
-			kept, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			kept, stops, err = collectRenewed(rows)
 			return err
 		})
 	}
@@ -154,6 +171,7 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 	}
 	fault.Point("heartbeat.after")
 	e.claimers.Store(claimers)
+	e.deliverStops(stops)
 	slices.Sort(kept)
 	lost := e.leases.lose(asked, kept)
 	e.obs.LeasesRenewed(len(kept), lost)

@@ -85,7 +85,7 @@ func (e *Engine) listenOnce(ctx context.Context) (heard bool, err error) {
 	if err := l.prove(ctx); err != nil {
 		return false, err
 	}
-	if _, err := conn.Exec(call, "LISTEN "+channelJobs+"; LISTEN "+channelLater); err != nil {
+	if _, err := conn.Exec(call, "LISTEN "+channelJobs+"; LISTEN "+channelLater+"; LISTEN "+channelStop); err != nil {
 		return false, err
 	}
 	e.listening.Store(true)
@@ -146,6 +146,8 @@ func (l *listener) hear(ctx context.Context, patience time.Duration, proof strin
 				return false, nil
 			}
 			continue
+		case n.Channel == channelStop:
+			l.e.hintStop(n.Payload)
 		case n.Channel == channelLater:
 			l.e.promoter.wake()
 		default:

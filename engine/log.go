@@ -17,6 +17,7 @@ const (
 	LogStaleWriteRefused    = "stale write refused"
 	LogLeaseRenewalFailed   = "lease renewal failed"
 	LogJobCancelled         = "job cancelled"
+	LogJobStopRequested     = "job stop requested"
 	LogJobReplayed          = "job replayed"
 	LogOperatorAction       = "operator action"
 	LogClockMoved           = "database clock moved"

@@ -11,11 +11,12 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 )
 
-// The channels. A payload is a queue's name or nothing: Postgres refuses 8,000
+// The channels. A payload is a queue's name, a worker's id, or nothing: Postgres refuses 8,000
 // bytes and more, and with the notification the transaction.
 const (
 	channelJobs  = "jobs"
 	channelLater = "jobs_later"
+	channelStop  = "jobs_stop" // with the id of a worker
 )
 
 const (

@@ -64,6 +64,9 @@ func judge(row Row, err, cause error, o TypeOptions) verdict {
 	if err == nil {
 		return verdict{outcome: OutcomeCompleted, carried: before}
 	}
+	if errors.Is(cause, ErrStopRequested) {
+		return stopped(row, err)
+	}
 	var snooze *snoozeError
 	if errors.As(err, &snooze) {
 		return verdict{outcome: OutcomeSnoozed, next: nextScheduled, delay: snooze.delay, carried: before}
@@ -102,7 +105,8 @@ func judge(row Row, err, cause error, o TypeOptions) verdict {
 
 // interrupted tells whether an error comes from the end of the context.
 func interrupted(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrStopping)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrStopping) ||
+		errors.Is(err, ErrStopRequested)
 }
 
 // handedBack leaves the job as it was before the claim.

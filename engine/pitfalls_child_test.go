@@ -41,6 +41,8 @@ func TestMain(m *testing.M) {
 		}
 	case "worker":
 		childWorker()
+	case "teller":
+		childTeller()
 	case "hooks":
 		childHooks()
 	}

@@ -62,10 +62,14 @@ func (e *Engine) slept() bool {
 
 func (e *Engine) tellReaped(r *dbsqlc.ReapClaimsRow) {
 	e.obs.LeaseReaped(r.Queue)
-	e.obs.RunEnded(r.Queue, r.Type, OutcomeLeaseExpired, 0, 0)
+	e.obs.RunEnded(r.Queue, r.Type, Outcome(r.Outcome), 0, 0)
 	l := e.log.With("job_id", r.JobID.String(), "job_type", r.Type, "queue", r.Queue, "worker_id", e.workerID, "attempt", r.Attempt+1,
 		"fencing_token", r.Token, "lost_worker_id", r.WorkerID, "expired_at", r.LeaseExpiresAt.UTC(), "crashes", r.Crashes)
 	l.Warn(LogStaleLockRecovered)
+	if Outcome(r.Outcome) == OutcomeCancelled {
+		l.Info(LogJobCancelled)
+		return
+	}
 	if int(r.Crashes) > lostRunLimit {
 		e.obs.JobDied(r.Queue, r.Type, ReasonPoison)
 		l.Error(LogJobFailedPermanently, "reason", string(ReasonPoison))
@@ -78,7 +82,7 @@ func (e *Engine) tellReaped(r *dbsqlc.ReapClaimsRow) {
 func (e *Engine) countReaped(ctx context.Context, tx pgx.Tx, rows []dbsqlc.ReapClaimsRow) error {
 	batch := make([]ended, len(rows))
 	for i, r := range rows {
-		batch[i] = ended{run: &run{row: Row{Queue: r.Queue, Type: r.Type}, lease: &lease{}}, verdict: verdict{outcome: OutcomeLeaseExpired}}
+		batch[i] = ended{run: &run{row: Row{Queue: r.Queue, Type: r.Type}, lease: &lease{}}, verdict: verdict{outcome: Outcome(r.Outcome)}}
 	}
 	for _, s := range tally(batch) {
 		if err := e.q.AddStats(ctx, tx, s); err != nil {

@@ -53,7 +53,7 @@ func (e *Engine) pruneRest(ctx context.Context) error {
 	_, refused := e.q.PruneRefusedWrites(ctx, e.hot, refusedKept.Seconds(), pruneBatch)
 	_, minutes := e.q.PruneMinutes(ctx, e.hot, minutesKept.Seconds())
 	_, workers := e.q.ForgetWorkers(ctx, e.hot, workersKept.Seconds())
-	return errors.Join(keys, refused, minutes, workers)
+	return errors.Join(keys, refused, minutes, workers, e.sweepLive(ctx))
 }
 
 // pruneJobs walks jobs in id order, which is the order of their making, and

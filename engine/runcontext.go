@@ -14,10 +14,12 @@ type runContext struct {
 	run      *run
 	deadline time.Time
 
-	mu   sync.Mutex
-	wait context.Context // nil until somebody asks
-	stop context.CancelFunc
-	over bool // the handler has returned
+	mu     sync.Mutex
+	wait   context.Context // nil until somebody asks
+	stop   context.CancelFunc
+	cancel context.CancelCauseFunc
+	halted error // why it was ended before its deadline, apart from its lease
+	over   bool  // the handler has returned
 }
 
 var _ context.Context = (*runContext)(nil)
@@ -38,12 +40,35 @@ func (c *runContext) armed() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wait == nil {
-		c.wait, c.stop = context.WithDeadlineCause(c.run.ctx, c.deadline, ErrTimeout)
-		if c.over {
-			c.stop()
+		var one context.Context
+		one, c.cancel = context.WithCancelCause(c.run.ctx)
+		c.wait, c.stop = context.WithDeadlineCause(one, c.deadline, ErrTimeout)
+		switch {
+		case c.halted != nil:
+			c.cancel(c.halted)
+		case c.over:
+			c.release()
 		}
 	}
 	return c.wait
+}
+
+// halt ends this handler's context alone; its lease lives on.
+func (c *runContext) halt(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.halted != nil {
+		return
+	}
+	c.halted = cause
+	if c.wait != nil {
+		c.cancel(cause)
+	}
+}
+
+func (c *runContext) release() {
+	c.stop()
+	c.cancel(nil)
 }
 
 // Deadline implements context.Context.
@@ -72,7 +97,12 @@ func (c *runContext) end() (cause error) {
 	c.over = true
 	if c.wait != nil {
 		cause = context.Cause(c.wait)
-		c.stop()
+		c.release()
+	}
+	switch {
+	case c.halted != nil:
+		return c.halted
+	case c.wait != nil:
 		return cause
 	}
 	if cause = context.Cause(c.run.ctx); cause == nil && !time.Now().Before(c.deadline) {

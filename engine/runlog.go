@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ const (
 
 // logLine is one line as it is kept and shown.
 type logLine struct {
+	N      int               `json:"n,omitempty"` // its number in the run, from 1
 	Time   time.Time         `json:"time"`
 	Level  string            `json:"level"`
 	Msg    string            `json:"msg"`
@@ -25,19 +27,24 @@ type logLine struct {
 
 // runLog keeps a run's last lines.
 type runLog struct {
+	fresh   *atomic.Bool // set with each line
 	mu      sync.Mutex
 	lines   []json.RawMessage
 	bytes   int
 	dropped int
+	last    int
 }
 
 func (l *runLog) add(line logLine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line.N = l.last + 1
 	b, err := json.Marshal(line)
 	if err != nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.last++
+	l.fresh.Store(true)
 	l.lines = append(l.lines, b)
 	l.bytes += len(b)
 	for len(l.lines) > maxLogLines || l.bytes > maxLogBytes {

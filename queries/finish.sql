@@ -15,29 +15,40 @@ RETURNING e.job_id, e.fencing_token;
 -- name: CloseJobs :many
 -- Everything but a plain success. Only what this statement itself closed moves on, so that a run ends once whoever comes
 -- first. next is where the job goes: '' (nowhere: it has ended), ready, scheduled, or a dead letter's reason. attempts
--- are the run's own number; carried is the count the job takes along. An empty text stands for NULL.
+-- are the run's own number; carried is the count the job takes along. An empty text stands for NULL. A job that was asked
+-- to stop and did not complete is cancelled, whatever its handler made of it. FOR SHARE, since a stop request must be seen
+-- that committed while this waited for the lock: FOR KEY SHARE reads the lease as it was before an update.
 WITH live AS MATERIALIZED (
-  SELECT k.id, k.claimed_at FROM job_claims AS k
-  WHERE k.id = ANY(@claims::bigint[]) AND k.worker_id = @worker_id::bigint ORDER BY k.id FOR KEY SHARE),
-x AS (
+  SELECT k.id, k.claimed_at, k.stops FROM job_claims AS k
+  WHERE k.id = ANY(@claims::bigint[]) AND k.worker_id = @worker_id::bigint ORDER BY k.id FOR SHARE),
+ends AS (
   SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@tokens::bigint[]) AS token, unnest(@attempts::smallint[]) AS attempt,
     unnest(@carried::smallint[]) AS carried, unnest(@crashes::smallint[]) AS crashes, unnest(@started::boolean[]) AS started,
     unnest(@started_at::timestamptz[]) AS started_at, unnest(@wait_ms::int[]) AS wait_ms, unnest(@outcomes::smallint[]) AS outcome,
     unnest(@next::text[]) AS next, unnest(@delay_seconds::float8[]) AS delay_seconds, unnest(@classes::text[]) AS error_class,
     unnest(@errors::text[]) AS error, unnest(@stacks::text[]) AS stack, unnest(@fingerprints::text[]) AS fingerprint,
-    unnest(@logs::text[]) AS logs, unnest(@results::text[]) AS result),
+    unnest(@logs::text[]) AS logs, unnest(@results::text[]) AS result, unnest(@progress::real[]) AS progress,
+    unnest(@progress_texts::text[]) AS progress_text),
+x AS (
+  SELECT live.claimed_at, y.*, coalesce(y.job_id = ANY(live.stops), false) AS asked,
+    (y.outcome <> 1 AND coalesce(y.job_id = ANY(live.stops), false)) AS stopped
+  FROM ends AS y JOIN live ON live.id = y.token),
 closed AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, error_class,
-    error, stack, fingerprint, logs, result)
-  SELECT x.job_id, x.token, @worker_id::bigint, live.claimed_at, CASE WHEN x.started THEN x.started_at END,
-    CASE WHEN x.started THEN x.wait_ms END, x.attempt, x.outcome, nullif(x.error_class, ''), nullif(x.error, ''), nullif(x.stack, ''),
-    nullif(x.fingerprint, ''), nullif(x.logs, '')::jsonb, nullif(x.result, '')::jsonb
-  FROM x JOIN live ON live.id = x.token ORDER BY x.job_id
+    error, stack, fingerprint, logs, result, progress, progress_text)
+  SELECT x.job_id, x.token, @worker_id::bigint, x.claimed_at, CASE WHEN x.started THEN x.started_at END,
+    CASE WHEN x.started THEN x.wait_ms END, x.attempt, CASE WHEN x.stopped THEN 5 ELSE x.outcome END, nullif(x.error_class, ''),
+    nullif(x.error, ''), nullif(x.stack, ''), CASE WHEN NOT x.stopped THEN nullif(x.fingerprint, '') END, nullif(x.logs, '')::jsonb,
+    nullif(x.result, '')::jsonb, CASE WHEN x.progress >= 0 THEN x.progress END, nullif(x.progress_text, '')
+  FROM x ORDER BY x.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
-  RETURNING e.job_id, e.fencing_token),
+  RETURNING e.job_id, e.fencing_token, e.outcome),
+asked AS (
+  DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(
+    SELECT x.job_id FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token WHERE x.asked))),
 moved AS (
   SELECT x.*, j.queue, j.type, j.priority
-  FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token
+  FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token AND NOT x.stopped
   CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = x.job_id OFFSET 0) AS j),
 later AS (
   INSERT INTO job_scheduled (run_at, job_id, priority, attempt, crashes, failed, queue, type)
@@ -52,7 +63,7 @@ dead AS (
   SELECT m.job_id, m.token, CASE WHEN @discard_dead::boolean THEN now() END, m.carried, m.crashes, m.queue, m.type, m.next,
     nullif(m.error_class, ''), nullif(m.error, ''), nullif(m.stack, ''), m.fingerprint, @worker::jsonb
   FROM moved AS m WHERE m.next IN ('exhausted', 'permanent', 'poison', 'expired'))
-SELECT closed.job_id, closed.fencing_token FROM closed;
+SELECT closed.job_id, closed.fencing_token, closed.outcome FROM closed;
 
 -- name: DropClosedClaims :many
 -- Never waits, never drops a claim with an open job; what it skips is tried again with the next finish. The check is a
@@ -81,9 +92,11 @@ FROM (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@tokens::bigint[]) AS to
 -- name: CompleteJobInTx :execrows
 -- CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
 -- batch alone; no row is the answer that the lease is lost.
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result)
+INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result,
+  progress, progress_text)
 SELECT @job_id::uuid, k.id, k.worker_id, k.claimed_at, @started_at::timestamptz, @wait_ms::int, @attempt::smallint, 1,
-  nullif(@logs::text, '')::jsonb, nullif(@result::text, '')::jsonb
+  nullif(@logs::text, '')::jsonb, nullif(@result::text, '')::jsonb, CASE WHEN @progress::real >= 0 THEN @progress::real END,
+  nullif(@progress_text::text, '')
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
       WHERE c.id = @token::bigint AND @job_id::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
 ON CONFLICT (job_id, fencing_token) DO NOTHING;

@@ -1,11 +1,11 @@
 -- name: RenewLeases :many
 -- One statement a worker and interval: a row a batch, not a job. What does not come back is lost. A lease ends when it
--- is reaped, so that a late heartbeat still counts.
+-- is reaped, so that a late heartbeat still counts. The answer carries the jobs that were asked to stop.
 UPDATE job_claims AS k SET lease_expires_at = now() + make_interval(secs => @lease_seconds::float8)
 WHERE k.id = ANY(ARRAY(
   SELECT c.id FROM job_claims AS c WHERE c.worker_id = @worker_id::bigint AND c.id = ANY(@claims::bigint[])
   ORDER BY c.id FOR NO KEY UPDATE))
-RETURNING k.id;
+RETURNING k.id, k.stops;
 
 -- name: RegisterWorker :one
 INSERT INTO workers (name, hostname, pid, version, queues, types, slots, lease_ms)
@@ -30,22 +30,27 @@ DELETE FROM workers AS w WHERE w.heartbeat_at < now() - make_interval(secs => @k
 
 -- name: ReleaseUnknownClaims :many
 -- After a claim whose answer was lost: the leases of this worker that it does not know go back, their attempts uncounted.
--- Only the claimer asks, between two claims.
+-- Only the claimer asks, between two claims. A job that was asked to stop meanwhile is cancelled.
 WITH mine AS (
   DELETE FROM job_claims AS k WHERE k.id = ANY(ARRAY(
     SELECT c.id FROM job_claims AS c WHERE c.worker_id = @worker_id::bigint AND c.id <> ALL(@claims::bigint[])
     ORDER BY c.id FOR UPDATE SKIP LOCKED))
-  RETURNING k.id, k.worker_id, k.claimed_at, k.job_ids, k.attempts, k.crashes),
+  RETURNING k.id, k.worker_id, k.claimed_at, k.job_ids, k.attempts, k.crashes, k.stops),
 gone AS (
-  SELECT m.id, m.worker_id, m.claimed_at, unnest(m.job_ids) AS job_id, unnest(m.attempts) AS attempt, unnest(m.crashes) AS crashes
+  SELECT m.id, m.worker_id, m.claimed_at, unnest(m.job_ids) AS job_id, unnest(m.attempts) AS attempt, unnest(m.crashes) AS crashes,
+    coalesce(m.stops, '{}') AS stops
   FROM mine AS m),
 closed AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, attempt, outcome)
-  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, 4 FROM gone AS g ORDER BY g.job_id
+  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, CASE WHEN g.job_id = ANY(g.stops) THEN 5 ELSE 4 END
+  FROM gone AS g ORDER BY g.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
-  RETURNING e.job_id, e.fencing_token)
-INSERT INTO job_ready AS r (job_id, priority, attempt, crashes, queue, type)
-SELECT g.job_id, j.priority, g.attempt, g.crashes, j.queue, j.type
-FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token
-CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j
-RETURNING r.job_id;
+  RETURNING e.job_id, e.fencing_token, e.outcome),
+asked AS (
+  DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(SELECT g.job_id FROM gone AS g WHERE g.job_id = ANY(g.stops)))),
+back AS (
+  INSERT INTO job_ready (job_id, priority, attempt, crashes, queue, type)
+  SELECT g.job_id, j.priority, g.attempt, g.crashes, j.queue, j.type
+  FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token AND closed.outcome = 4
+  CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j)
+SELECT closed.job_id, closed.outcome FROM closed;

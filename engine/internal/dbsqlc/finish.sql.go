@@ -43,27 +43,36 @@ func (q *Queries) AddStats(ctx context.Context, db DBTX, arg AddStatsParams) err
 
 const CloseJobs = `-- name: CloseJobs :many
 WITH live AS MATERIALIZED (
-  SELECT k.id, k.claimed_at FROM job_claims AS k
-  WHERE k.id = ANY($1::bigint[]) AND k.worker_id = $2::bigint ORDER BY k.id FOR KEY SHARE),
-x AS (
+  SELECT k.id, k.claimed_at, k.stops FROM job_claims AS k
+  WHERE k.id = ANY($1::bigint[]) AND k.worker_id = $2::bigint ORDER BY k.id FOR SHARE),
+ends AS (
   SELECT unnest($3::uuid[]) AS job_id, unnest($4::bigint[]) AS token, unnest($5::smallint[]) AS attempt,
     unnest($6::smallint[]) AS carried, unnest($7::smallint[]) AS crashes, unnest($8::boolean[]) AS started,
     unnest($9::timestamptz[]) AS started_at, unnest($10::int[]) AS wait_ms, unnest($11::smallint[]) AS outcome,
     unnest($12::text[]) AS next, unnest($13::float8[]) AS delay_seconds, unnest($14::text[]) AS error_class,
     unnest($15::text[]) AS error, unnest($16::text[]) AS stack, unnest($17::text[]) AS fingerprint,
-    unnest($18::text[]) AS logs, unnest($19::text[]) AS result),
+    unnest($18::text[]) AS logs, unnest($19::text[]) AS result, unnest($20::real[]) AS progress,
+    unnest($21::text[]) AS progress_text),
+x AS (
+  SELECT live.claimed_at, y.job_id, y.token, y.attempt, y.carried, y.crashes, y.started, y.started_at, y.wait_ms, y.outcome, y.next, y.delay_seconds, y.error_class, y.error, y.stack, y.fingerprint, y.logs, y.result, y.progress, y.progress_text, coalesce(y.job_id = ANY(live.stops), false) AS asked,
+    (y.outcome <> 1 AND coalesce(y.job_id = ANY(live.stops), false)) AS stopped
+  FROM ends AS y JOIN live ON live.id = y.token),
 closed AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, error_class,
-    error, stack, fingerprint, logs, result)
-  SELECT x.job_id, x.token, $2::bigint, live.claimed_at, CASE WHEN x.started THEN x.started_at END,
-    CASE WHEN x.started THEN x.wait_ms END, x.attempt, x.outcome, nullif(x.error_class, ''), nullif(x.error, ''), nullif(x.stack, ''),
-    nullif(x.fingerprint, ''), nullif(x.logs, '')::jsonb, nullif(x.result, '')::jsonb
-  FROM x JOIN live ON live.id = x.token ORDER BY x.job_id
+    error, stack, fingerprint, logs, result, progress, progress_text)
+  SELECT x.job_id, x.token, $2::bigint, x.claimed_at, CASE WHEN x.started THEN x.started_at END,
+    CASE WHEN x.started THEN x.wait_ms END, x.attempt, CASE WHEN x.stopped THEN 5 ELSE x.outcome END, nullif(x.error_class, ''),
+    nullif(x.error, ''), nullif(x.stack, ''), CASE WHEN NOT x.stopped THEN nullif(x.fingerprint, '') END, nullif(x.logs, '')::jsonb,
+    nullif(x.result, '')::jsonb, CASE WHEN x.progress >= 0 THEN x.progress END, nullif(x.progress_text, '')
+  FROM x ORDER BY x.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
-  RETURNING e.job_id, e.fencing_token),
+  RETURNING e.job_id, e.fencing_token, e.outcome),
+asked AS (
+  DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(
+    SELECT x.job_id FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token WHERE x.asked))),
 moved AS (
-  SELECT x.job_id, x.token, x.attempt, x.carried, x.crashes, x.started, x.started_at, x.wait_ms, x.outcome, x.next, x.delay_seconds, x.error_class, x.error, x.stack, x.fingerprint, x.logs, x.result, j.queue, j.type, j.priority
-  FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token
+  SELECT x.claimed_at, x.job_id, x.token, x.attempt, x.carried, x.crashes, x.started, x.started_at, x.wait_ms, x.outcome, x.next, x.delay_seconds, x.error_class, x.error, x.stack, x.fingerprint, x.logs, x.result, x.progress, x.progress_text, x.asked, x.stopped, j.queue, j.type, j.priority
+  FROM closed JOIN x ON x.job_id = closed.job_id AND x.token = closed.fencing_token AND NOT x.stopped
   CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = x.job_id OFFSET 0) AS j),
 later AS (
   INSERT INTO job_scheduled (run_at, job_id, priority, attempt, crashes, failed, queue, type)
@@ -75,44 +84,49 @@ again AS (
 dead AS (
   INSERT INTO dead_letter_jobs (job_id, fencing_token, discarded_at, attempt, crashes, queue, type, reason, error_class, error, stack,
     fingerprint, worker)
-  SELECT m.job_id, m.token, CASE WHEN $20::boolean THEN now() END, m.carried, m.crashes, m.queue, m.type, m.next,
-    nullif(m.error_class, ''), nullif(m.error, ''), nullif(m.stack, ''), m.fingerprint, $21::jsonb
+  SELECT m.job_id, m.token, CASE WHEN $22::boolean THEN now() END, m.carried, m.crashes, m.queue, m.type, m.next,
+    nullif(m.error_class, ''), nullif(m.error, ''), nullif(m.stack, ''), m.fingerprint, $23::jsonb
   FROM moved AS m WHERE m.next IN ('exhausted', 'permanent', 'poison', 'expired'))
-SELECT closed.job_id, closed.fencing_token FROM closed
+SELECT closed.job_id, closed.fencing_token, closed.outcome FROM closed
 `
 
 type CloseJobsParams struct {
-	Claims       []int64
-	WorkerID     int64
-	JobIds       []uuid.UUID
-	Tokens       []int64
-	Attempts     []int16
-	Carried      []int16
-	Crashes      []int16
-	Started      []bool
-	StartedAt    []time.Time
-	WaitMs       []int32
-	Outcomes     []int16
-	Next         []string
-	DelaySeconds []float64
-	Classes      []string
-	Errors       []string
-	Stacks       []string
-	Fingerprints []string
-	Logs         []string
-	Results      []string
-	DiscardDead  bool
-	Worker       []byte
+	Claims        []int64
+	WorkerID      int64
+	JobIds        []uuid.UUID
+	Tokens        []int64
+	Attempts      []int16
+	Carried       []int16
+	Crashes       []int16
+	Started       []bool
+	StartedAt     []time.Time
+	WaitMs        []int32
+	Outcomes      []int16
+	Next          []string
+	DelaySeconds  []float64
+	Classes       []string
+	Errors        []string
+	Stacks        []string
+	Fingerprints  []string
+	Logs          []string
+	Results       []string
+	Progress      []float32
+	ProgressTexts []string
+	DiscardDead   bool
+	Worker        []byte
 }
 
 type CloseJobsRow struct {
 	JobID        uuid.UUID
 	FencingToken int64
+	Outcome      int16
 }
 
 // Everything but a plain success. Only what this statement itself closed moves on, so that a run ends once whoever comes
 // first. next is where the job goes: ” (nowhere: it has ended), ready, scheduled, or a dead letter's reason. attempts
-// are the run's own number; carried is the count the job takes along. An empty text stands for NULL.
+// are the run's own number; carried is the count the job takes along. An empty text stands for NULL. A job that was asked
+// to stop and did not complete is cancelled, whatever its handler made of it. FOR SHARE, since a stop request must be seen
+// that committed while this waited for the lock: FOR KEY SHARE reads the lease as it was before an update.
 func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) ([]CloseJobsRow, error) {
 	rows, err := db.Query(ctx, CloseJobs,
 		arg.Claims,
@@ -134,6 +148,8 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 		arg.Fingerprints,
 		arg.Logs,
 		arg.Results,
+		arg.Progress,
+		arg.ProgressTexts,
 		arg.DiscardDead,
 		arg.Worker,
 	)
@@ -144,7 +160,7 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 	var items []CloseJobsRow
 	for rows.Next() {
 		var i CloseJobsRow
-		if err := rows.Scan(&i.JobID, &i.FencingToken); err != nil {
+		if err := rows.Scan(&i.JobID, &i.FencingToken, &i.Outcome); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -156,22 +172,26 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 }
 
 const CompleteJobInTx = `-- name: CompleteJobInTx :execrows
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result)
+INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result,
+  progress, progress_text)
 SELECT $1::uuid, k.id, k.worker_id, k.claimed_at, $2::timestamptz, $3::int, $4::smallint, 1,
-  nullif($5::text, '')::jsonb, nullif($6::text, '')::jsonb
+  nullif($5::text, '')::jsonb, nullif($6::text, '')::jsonb, CASE WHEN $7::real >= 0 THEN $7::real END,
+  nullif($8::text, '')
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
-      WHERE c.id = $7::bigint AND $1::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
+      WHERE c.id = $9::bigint AND $1::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
 ON CONFLICT (job_id, fencing_token) DO NOTHING
 `
 
 type CompleteJobInTxParams struct {
-	JobID     uuid.UUID
-	StartedAt time.Time
-	WaitMs    int32
-	Attempt   int16
-	Logs      string
-	Result    string
-	Token     int64
+	JobID        uuid.UUID
+	StartedAt    time.Time
+	WaitMs       int32
+	Attempt      int16
+	Logs         string
+	Result       string
+	Progress     float32
+	ProgressText string
+	Token        int64
 }
 
 // CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
@@ -184,6 +204,8 @@ func (q *Queries) CompleteJobInTx(ctx context.Context, db DBTX, arg CompleteJobI
 		arg.Attempt,
 		arg.Logs,
 		arg.Result,
+		arg.Progress,
+		arg.ProgressText,
 		arg.Token,
 	)
 	if err != nil {

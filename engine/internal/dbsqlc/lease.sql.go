@@ -111,37 +111,47 @@ WITH mine AS (
   DELETE FROM job_claims AS k WHERE k.id = ANY(ARRAY(
     SELECT c.id FROM job_claims AS c WHERE c.worker_id = $1::bigint AND c.id <> ALL($2::bigint[])
     ORDER BY c.id FOR UPDATE SKIP LOCKED))
-  RETURNING k.id, k.worker_id, k.claimed_at, k.job_ids, k.attempts, k.crashes),
+  RETURNING k.id, k.worker_id, k.claimed_at, k.job_ids, k.attempts, k.crashes, k.stops),
 gone AS (
-  SELECT m.id, m.worker_id, m.claimed_at, unnest(m.job_ids) AS job_id, unnest(m.attempts) AS attempt, unnest(m.crashes) AS crashes
+  SELECT m.id, m.worker_id, m.claimed_at, unnest(m.job_ids) AS job_id, unnest(m.attempts) AS attempt, unnest(m.crashes) AS crashes,
+    coalesce(m.stops, '{}') AS stops
   FROM mine AS m),
 closed AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, attempt, outcome)
-  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, 4 FROM gone AS g ORDER BY g.job_id
+  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, CASE WHEN g.job_id = ANY(g.stops) THEN 5 ELSE 4 END
+  FROM gone AS g ORDER BY g.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
-  RETURNING e.job_id, e.fencing_token)
-INSERT INTO job_ready AS r (job_id, priority, attempt, crashes, queue, type)
-SELECT g.job_id, j.priority, g.attempt, g.crashes, j.queue, j.type
-FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token
-CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j
-RETURNING r.job_id
+  RETURNING e.job_id, e.fencing_token, e.outcome),
+asked AS (
+  DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(SELECT g.job_id FROM gone AS g WHERE g.job_id = ANY(g.stops)))),
+back AS (
+  INSERT INTO job_ready (job_id, priority, attempt, crashes, queue, type)
+  SELECT g.job_id, j.priority, g.attempt, g.crashes, j.queue, j.type
+  FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token AND closed.outcome = 4
+  CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j)
+SELECT closed.job_id, closed.outcome FROM closed
 `
 
+type ReleaseUnknownClaimsRow struct {
+	JobID   uuid.UUID
+	Outcome int16
+}
+
 // After a claim whose answer was lost: the leases of this worker that it does not know go back, their attempts uncounted.
-// Only the claimer asks, between two claims.
-func (q *Queries) ReleaseUnknownClaims(ctx context.Context, db DBTX, workerID int64, claims []int64) ([]uuid.UUID, error) {
+// Only the claimer asks, between two claims. A job that was asked to stop meanwhile is cancelled.
+func (q *Queries) ReleaseUnknownClaims(ctx context.Context, db DBTX, workerID int64, claims []int64) ([]ReleaseUnknownClaimsRow, error) {
 	rows, err := db.Query(ctx, ReleaseUnknownClaims, workerID, claims)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []ReleaseUnknownClaimsRow
 	for rows.Next() {
-		var job_id uuid.UUID
-		if err := rows.Scan(&job_id); err != nil {
+		var i ReleaseUnknownClaimsRow
+		if err := rows.Scan(&i.JobID, &i.Outcome); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -154,24 +164,29 @@ UPDATE job_claims AS k SET lease_expires_at = now() + make_interval(secs => $1::
 WHERE k.id = ANY(ARRAY(
   SELECT c.id FROM job_claims AS c WHERE c.worker_id = $2::bigint AND c.id = ANY($3::bigint[])
   ORDER BY c.id FOR NO KEY UPDATE))
-RETURNING k.id
+RETURNING k.id, k.stops
 `
 
+type RenewLeasesRow struct {
+	ID    int64
+	Stops []uuid.UUID
+}
+
 // One statement a worker and interval: a row a batch, not a job. What does not come back is lost. A lease ends when it
-// is reaped, so that a late heartbeat still counts.
-func (q *Queries) RenewLeases(ctx context.Context, db DBTX, leaseSeconds float64, workerID int64, claims []int64) ([]int64, error) {
+// is reaped, so that a late heartbeat still counts. The answer carries the jobs that were asked to stop.
+func (q *Queries) RenewLeases(ctx context.Context, db DBTX, leaseSeconds float64, workerID int64, claims []int64) ([]RenewLeasesRow, error) {
 	rows, err := db.Query(ctx, RenewLeases, leaseSeconds, workerID, claims)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []RenewLeasesRow
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var i RenewLeasesRow
+		if err := rows.Scan(&i.ID, &i.Stops); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

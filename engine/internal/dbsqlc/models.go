@@ -98,6 +98,7 @@ type JobClaim struct {
 	JobIds         []uuid.UUID
 	Attempts       []int16
 	Crashes        []int16
+	Stops          []uuid.UUID
 }
 
 type JobExecution struct {
@@ -116,6 +117,8 @@ type JobExecution struct {
 	Fingerprint  *string
 	Logs         []byte
 	Result       []byte
+	Progress     *float32
+	ProgressText *string
 }
 
 type JobHeld struct {
@@ -145,6 +148,15 @@ type JobInbox struct {
 	IdempotencyKey *string
 	Traceparent    *string
 	Notify         *bool
+}
+
+type JobLive struct {
+	FencingToken int64
+	JobID        uuid.UUID
+	Progress     *float32
+	ProgressText *string
+	Logs         []byte
+	UpdatedAt    time.Time
 }
 
 type JobReady struct {
@@ -209,6 +221,15 @@ type JobStatsMinute struct {
 	RunMs       int64
 	WaitBuckets []int64
 	RunBuckets  []int64
+}
+
+type JobStopRequest struct {
+	JobID        uuid.UUID
+	FencingToken int64
+	WorkerID     int64
+	RequestedAt  time.Time
+	Actor        string
+	Reason       *string
 }
 
 type Leader struct {

@@ -83,32 +83,40 @@ WITH dead AS (
       AND now() < coalesce($2::timestamptz, 'infinity')
       AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> $3::bigint AND l.expires_at > now())
     ORDER BY c.id LIMIT $4::int FOR UPDATE SKIP LOCKED))
-  RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes),
+  RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes, k.stops),
+told AS (
+  DELETE FROM job_live AS l WHERE l.fencing_token = ANY(ARRAY(SELECT d.id FROM dead AS d))
+  RETURNING l.fencing_token, l.job_id, l.progress, l.progress_text, l.logs),
 gone AS (
   SELECT d.id, d.worker_id, d.claimed_at, d.lease_expires_at, unnest(d.job_ids) AS job_id, unnest(d.attempts) AS attempt,
-    unnest(d.crashes) AS crashes FROM dead AS d),
+    unnest(d.crashes) AS crashes, coalesce(d.stops, '{}') AS stops FROM dead AS d),
 closed AS (
-  INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, attempt, outcome, error_class, error)
-  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, 6, 'lease_expired', 'the worker stopped renewing the lease'
-  FROM gone AS g ORDER BY g.job_id
+  INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, attempt, outcome, error_class, error, logs,
+    progress, progress_text)
+  SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, CASE WHEN g.job_id = ANY(g.stops) THEN 5 ELSE 6 END, 'lease_expired',
+    'the worker stopped renewing the lease', t.logs, t.progress, t.progress_text
+  FROM gone AS g LEFT JOIN told AS t ON t.fencing_token = g.id AND t.job_id = g.job_id ORDER BY g.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
-  RETURNING e.job_id, e.fencing_token),
+  RETURNING e.job_id, e.fencing_token, e.outcome),
+asked AS (
+  DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(SELECT g.job_id FROM gone AS g WHERE g.job_id = ANY(g.stops)))),
 moved AS (
-  SELECT g.id, g.worker_id, g.lease_expires_at, g.job_id, g.attempt, (g.crashes + 1)::smallint AS crashes, j.queue, j.type, j.priority
+  SELECT g.id, g.worker_id, g.lease_expires_at, g.job_id, g.attempt, (g.crashes + 1)::smallint AS crashes, j.queue, j.type, j.priority,
+    closed.outcome
   FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token
   CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j),
 back AS (
   INSERT INTO job_ready (job_id, queue, type, priority, attempt, crashes)
-  SELECT m.job_id, m.queue, m.type, m.priority, m.attempt, m.crashes FROM moved AS m WHERE m.crashes <= $5::int),
+  SELECT m.job_id, m.queue, m.type, m.priority, m.attempt, m.crashes FROM moved AS m WHERE m.outcome = 6 AND m.crashes <= $5::int),
 buried AS (
   INSERT INTO dead_letter_jobs (job_id, fencing_token, discarded_at, queue, type, attempt, crashes, reason, error_class, error, fingerprint, worker)
   SELECT m.job_id, m.id, CASE WHEN $6::boolean THEN now() END, m.queue, m.type, m.attempt, m.crashes, 'poison', 'lease_expired',
     format('%s runs in a row were lost with their process', m.crashes), 'v1:lost:' || m.type,
     (SELECT jsonb_build_object('id', w.id::text, 'name', w.name, 'hostname', w.hostname, 'pid', w.pid, 'version', w.version)
      FROM workers AS w WHERE w.id = m.worker_id)
-  FROM moved AS m WHERE m.crashes > $5::int)
+  FROM moved AS m WHERE m.outcome = 6 AND m.crashes > $5::int)
 SELECT m.job_id::uuid AS job_id, m.id AS token, m.worker_id, m.lease_expires_at, m.queue::text AS queue, m.type::text AS type,
-  m.attempt::smallint AS attempt, m.crashes::smallint AS crashes FROM moved AS m
+  m.attempt::smallint AS attempt, m.crashes::smallint AS crashes, m.outcome FROM moved AS m
 `
 
 type ReapClaimsRow struct {
@@ -120,13 +128,14 @@ type ReapClaimsRow struct {
 	Type           string
 	Attempt        int16
 	Crashes        int16
+	Outcome        int16
 }
 
 // Expired leases: their open jobs go back to ready as suspects, or are buried once they were lost crash_limit + 1 times.
 // It needs columns only: neither the worker's row nor the job's handler. Which jobs are open is asked by the insert, not
 // by a look before it, whose snapshot is older than the lock it got. Nothing is reaped right after the server's start, once
 // another leads (this one stood still meanwhile), nor where the clock is past not_after: it was moved, and the living must
-// renew first.
+// renew first. A job that was asked to stop is cancelled. What the lost runs had told of themselves goes along.
 func (q *Queries) ReapClaims(ctx context.Context, db DBTX, quietSeconds float64, notAfter *time.Time, leader int64, maxClaims int32, crashLimit int32, discardDead bool) ([]ReapClaimsRow, error) {
 	rows, err := db.Query(ctx, ReapClaims,
 		quietSeconds,
@@ -152,6 +161,7 @@ func (q *Queries) ReapClaims(ctx context.Context, db DBTX, quietSeconds float64,
 			&i.Type,
 			&i.Attempt,
 			&i.Crashes,
+			&i.Outcome,
 		); err != nil {
 			return nil, err
 		}
