@@ -50,9 +50,10 @@ func serve(p *boot.Process) error {
 	if err != nil {
 		return err
 	}
-	if err := p.StartEngine(e, pool); err != nil {
+	if err := p.StartEngine(e); err != nil {
 		return err
 	}
+	p.WatchIntegrity(e, pool)
 	if metricsLn != nil {
 		health := ops.NewHealth(p.Build, append(boot.DatabaseChecks(pool), ops.Draining(p.Stopping)), p.Log)
 		p.Serve("metrics listener", metricsLn, ops.WorkerHandler(health, metrics, p.Config.Metrics.Token.Reveal()))

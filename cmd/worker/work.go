@@ -33,9 +33,10 @@ func work(p *boot.Process) error {
 	var started atomic.Bool
 	health := ops.NewHealth(p.Build, append(boot.DatabaseChecks(pool), canWork(e, &started), ops.Draining(p.Stopping)), p.Log)
 	p.Serve("probes and metrics", ln, ops.WorkerHandler(health, metrics, p.Config.Metrics.Token.Reveal()))
-	if err := p.StartEngine(e, pool); err != nil {
+	if err := p.StartEngine(e); err != nil {
 		return err
 	}
+	p.WatchIntegrity(e, pool)
 	started.Store(true)
 	p.Log.Info("worker ready", "metrics", "http://"+boot.Local(ln)+"/metrics", "slots", p.Config.Worker.Concurrency,
 		"duration_ms", time.Since(began).Milliseconds())

@@ -31,14 +31,13 @@ func (p *Process) NewEngine(pool *pgxpool.Pool, read *inspect.Reader, observer e
 
 // StartEngine starts e. At the end it drains until the stop's time is over, and
 // hands the rest back.
-func (p *Process) StartEngine(e *engine.Engine, pool *pgxpool.Pool) error {
+func (p *Process) StartEngine(e *engine.Engine) error {
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	p.onClose("engine", e.Stop)
 	if err := e.Start(ctx); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	p.watchIntegrity(e, pool)
 	return nil
 }
 

@@ -25,8 +25,8 @@ func VerifyOptions(cfg *config.Config) verify.Options {
 	return verify.Options{Retention: kept, LeaseGrace: max(time.Minute, 2*w.ReaperInterval+2*w.HeartbeatInterval+2*cfg.DB.Timeout)}
 }
 
-// watchIntegrity checks the stored history from time to time while e leads.
-func (p *Process) watchIntegrity(e *engine.Engine, pool *pgxpool.Pool) {
+// WatchIntegrity checks the stored history from time to time while e leads.
+func (p *Process) WatchIntegrity(e *engine.Engine, pool *pgxpool.Pool) {
 	if p.Config.Integrity.CheckInterval == 0 {
 		return
 	}
