@@ -44,10 +44,10 @@ BEGIN
 END $$;
 
 --
--- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true) RETURNS uuid
+CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
     AS $_$
@@ -55,6 +55,10 @@ CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb,
 DECLARE
   run_at timestamptz := coalesce(enqueue_job.scheduled_at, now() + enqueue_job.delay);
   timeout_ms bigint := round(extract(epoch FROM timeout) * 1000);
+  window_seconds double precision := extract(epoch FROM unique_window);
+  through integer := CASE WHEN unique_states @> '{waiting}' AND unique_states <@ '{waiting}' THEN 1
+    WHEN unique_states @> '{waiting,running}' AND unique_states <@ '{waiting,running}' THEN 2
+    WHEN unique_states @> '{waiting,running,dead}' AND unique_states <@ '{waiting,running,dead}' THEN 3 END;
   answer record;
 BEGIN
   IF type IS NULL OR type !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$' THEN
@@ -108,24 +112,49 @@ BEGIN
     RAISE EXCEPTION 'traceparent: at most 55 characters' USING ERRCODE = 'check_violation';
   END IF;
 
-  SELECT e.job_id, e.outcome INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
+  IF unique_key !~ '^[^[:cntrl:]]{1,255}$' THEN
+    RAISE EXCEPTION 'unique_key: 1 to 255 characters' USING ERRCODE = 'check_violation';
+  END IF;
+  IF unique_scope IS NULL OR unique_scope NOT IN ('type', 'queue', 'global') THEN
+    RAISE EXCEPTION 'unique_scope: type, queue or global' USING ERRCODE = 'check_violation';
+  END IF;
+  IF through IS NULL THEN
+    RAISE EXCEPTION 'unique_states: waiting; waiting, running; or waiting, running, dead' USING ERRCODE = 'check_violation';
+  END IF;
+  IF window_seconds NOT BETWEEN 1 AND 31536000 THEN
+    RAISE EXCEPTION 'unique_window: 1 second to 365 days' USING ERRCODE = 'check_violation';
+  END IF;
+  IF on_conflict IS NULL OR on_conflict NOT IN ('return', 'replace', 'reject') THEN
+    RAISE EXCEPTION 'on_conflict: return, replace or reject' USING ERRCODE = 'check_violation';
+  END IF;
+  IF unique_key IS NULL AND (unique_scope <> 'type' OR through <> 2 OR unique_window IS NOT NULL OR on_conflict <> 'return') THEN
+    RAISE EXCEPTION 'unique_key: needed by the other unique options' USING ERRCODE = 'check_violation';
+  END IF;
+
+  SELECT e.job_id, e.outcome, e.holder INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
     (extract(epoch FROM delay) * 1000)::bigint, max_attempts, 5, timeout_ms::integer, expires_at, tags, idempotency_key, 86400,
-    traceparent, coalesce(notify, true)) AS e;
+    traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict) AS e;
   IF answer.outcome = 'conflict' THEN
     RAISE EXCEPTION 'idempotency_key: used before with other content, by job %', answer.job_id USING
       ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'Send the same content, or a new key.';
   ELSIF answer.outcome = 'in_flight' THEN
     RAISE EXCEPTION 'idempotency_key: another call holds it and has not committed' USING
       ERRCODE = 'lock_not_available', HINT = 'Try again.';
+  ELSIF answer.outcome = 'unique_conflict' THEN
+    RAISE EXCEPTION 'unique_key: held by job %, which is %', answer.job_id, answer.holder->>'state' USING
+      ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'on_conflict => ''return'' answers that job instead.';
+  ELSIF answer.outcome = 'unique_in_flight' THEN
+    RAISE EXCEPTION 'unique_key: another call is taking it and has not committed' USING
+      ERRCODE = 'lock_not_available', HINT = 'Try again.';
   END IF;
   RETURN answer.job_id;
 END $_$;
 
 --
--- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone)
+CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
     LANGUAGE plpgsql
     SET lock_timeout TO '2s'
     SET search_path TO 'public', 'pg_temp'
@@ -133,14 +162,20 @@ CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, 
 #variable_conflict use_variable
 DECLARE
   hash bytea;
-  holder idempotency_keys;
+  first idempotency_keys;
+  wanted bytea;
+  window_end timestamptz;
+  taken record;
+  moved_to timestamptz;
 BEGIN
   job_id := new_id;
   outcome := 'created';
   run_at := coalesce(scheduled_at, now() + make_interval(secs => delay_ms / 1000.0), now());
   created_at := now();
   IF idempotency_key IS NOT NULL THEN
-    hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags);
+    hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags,
+      copied_from, CASE WHEN unique_key IS NOT NULL THEN
+        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END);
     LOOP
       BEGIN
         INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
@@ -155,27 +190,85 @@ BEGIN
         RETURN NEXT;
         RETURN;
       END;
-      SELECT k.* INTO holder FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key;
+      SELECT k.* INTO first FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key;
       CONTINUE WHEN NOT FOUND;
       SELECT j.id, coalesce(j.scheduled_at, j.created_at), j.created_at INTO job_id, run_at, created_at
-      FROM jobs AS j WHERE j.id = holder.job_id;
+      FROM jobs AS j WHERE j.id = first.job_id;
       IF NOT FOUND THEN
         -- Its job was removed by retention: a key is never held by nothing.
-        DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.job_id = holder.job_id;
+        DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.job_id = first.job_id;
         job_id := new_id;
         run_at := coalesce(scheduled_at, now() + make_interval(secs => delay_ms / 1000.0), now());
         created_at := now();
         CONTINUE;
       END IF;
-      outcome := CASE WHEN holder.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+      outcome := CASE WHEN first.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+      IF unique_key IS NOT NULL THEN
+        holder := job_summary(job_id);
+      END IF;
       RETURN NEXT;
       RETURN;
     END LOOP;
   END IF;
 
-  INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent)
+  IF unique_key IS NOT NULL THEN
+    wanted := unique_job_key(unique_scope, type, queue, unique_key);
+    window_end := now() + make_interval(secs => unique_window_seconds);
+    outcome := 'unique_in_flight';
+    FOR try IN 1..20 LOOP
+      SELECT t.* INTO taken FROM take_unique_key(wanted, new_id, window_end) AS t;
+      IF taken.outcome = 'taken' THEN
+        outcome := 'created';
+        holder := NULL;
+      END IF;
+      EXIT WHEN taken.outcome <> 'held';
+      SELECT job_summary(k.job_id) || jsonb_build_object('until', k.until) INTO holder
+      FROM job_unique_keys AS k WHERE k.key = wanted AND k.job_id = taken.holder AND holds_unique_key(k.job_id, k.until);
+      CONTINUE WHEN NOT FOUND; -- it has ended meanwhile
+      IF on_conflict = 'return' THEN
+        outcome := 'unique_held';
+        EXIT;
+      ELSIF on_conflict <> 'replace' OR holder->>'type' <> type OR holder->>'state' NOT IN ('pending', 'failed') THEN
+        outcome := 'unique_conflict';
+        EXIT;
+      END IF;
+      BEGIN
+        moved_to := replace_waiting_job(taken.holder, payload, queue, priority, run_at, scheduled_at IS NOT NULL OR delay_ms IS NOT NULL,
+          coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through);
+      EXCEPTION WHEN lock_not_available THEN
+        EXIT;
+      END;
+      IF moved_to IS NOT NULL THEN
+        outcome := 'unique_replaced';
+        UPDATE job_unique_keys AS k SET until = greatest(k.until, window_end) WHERE k.key = wanted AND window_end IS NOT NULL;
+        holder := job_summary(taken.holder);
+        EXIT;
+      END IF;
+      PERFORM pg_sleep(0.001 * try); -- claimed, cancelled, or between two places: see anew
+    END LOOP;
+    IF outcome IN ('unique_held', 'unique_replaced') THEN
+      UPDATE idempotency_keys AS k SET job_id = taken.holder
+      WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.job_id = new_id;
+    ELSIF outcome <> 'created' THEN
+      DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.job_id = new_id;
+    END IF;
+    IF outcome <> 'created' THEN
+      job_id := CASE WHEN outcome <> 'unique_in_flight' THEN taken.holder END;
+      run_at := coalesce(moved_to, (holder->>'run_at')::timestamptz, run_at);
+      created_at := coalesce((holder->>'created_at')::timestamptz, created_at);
+      IF outcome = 'unique_replaced' AND notify THEN
+        IF run_at > now() THEN PERFORM pg_notify('jobs_later', ''); ELSE PERFORM pg_notify('jobs', queue); END IF;
+      END IF;
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END IF;
+
+  INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent,
+    copied_from, unique_key, unique_through)
   VALUES (new_id, type, queue, priority, coalesce(max_attempts, default_max_attempts), 1, payload,
-    CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent);
+    CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent,
+    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END);
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, queue, type) VALUES (run_at, new_id, priority, queue, type);
     IF notify THEN PERFORM pg_notify('jobs_later', ''); END IF;
@@ -185,6 +278,24 @@ BEGIN
   END IF;
   RETURN NEXT;
 END $$;
+
+--
+-- Name: holds_unique_key(uuid, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.holds_unique_key(job uuid, until timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce((
+    SELECT coalesce(holds_unique_key.until > now(), false) OR CASE s.state
+      WHEN 'completed' THEN false
+      WHEN 'cancelled' THEN false
+      WHEN 'dead_letter' THEN j.unique_through = 3 AND s.discarded_at IS NULL
+      WHEN 'leased' THEN j.unique_through >= 2
+      ELSE true END
+    FROM jobs AS j CROSS JOIN LATERAL (SELECT v.state, v.discarded_at FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
+    WHERE j.id = holds_unique_key.job), false)
+$$;
 
 --
 -- Name: job_inbox_insert(); Type: FUNCTION; Schema: public; Owner: -
@@ -201,19 +312,38 @@ BEGIN
   NEW.id := enqueue_job(type => NEW.type, payload => coalesce(NEW.payload, '{}'), queue => coalesce(NEW.queue, 'default'),
     priority => coalesce(NEW.priority, 1), scheduled_at => NEW.scheduled_at, delay => NEW.delay, max_attempts => NEW.max_attempts,
     timeout => NEW.timeout, expires_at => NEW.expires_at, tags => NEW.tags, idempotency_key => NEW.idempotency_key,
-    traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true));
+    traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true),
+    copied_from => NEW.copied_from, unique_key => NEW.unique_key, unique_scope => coalesce(NEW.unique_scope, 'type'),
+    unique_states => coalesce(NEW.unique_states, '{waiting,running}'), unique_window => NEW.unique_window,
+    on_conflict => coalesce(NEW.on_conflict, 'return'));
   RETURN NEW;
 END $$;
 
 --
--- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[]) RETURNS bytea
+CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb) RETURNS bytea
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
-  SELECT sha256(convert_to(jsonb_build_array(1, type, queue, priority, payload, max_attempts,
-    extract(epoch FROM scheduled_at), delay_ms, timeout_ms, extract(epoch FROM expires_at), tags)::text, 'UTF8'))
+  SELECT sha256(convert_to((CASE WHEN copied_from IS NULL AND unique_options IS NULL
+    THEN jsonb_build_array(1, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
+      extract(epoch FROM expires_at), tags)
+    ELSE jsonb_build_array(2, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
+      extract(epoch FROM expires_at), tags, copied_from, unique_options) END)::text, 'UTF8'))
+$$;
+
+--
+-- Name: job_summary(uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_summary(job uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('type', j.type, 'queue', j.queue, 'priority', j.priority, 'max_attempts', j.max_attempts,
+    'version', j.version, 'state', s.state, 'attempt', s.attempt, 'run_at', s.scheduled_at, 'created_at', j.created_at)
+  FROM jobs AS j CROSS JOIN LATERAL (SELECT v.state, v.attempt, v.scheduled_at FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
+  WHERE j.id = job_summary.job
 $$;
 
 --
@@ -274,6 +404,43 @@ BEGIN
 END $$;
 
 --
+-- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  place record;
+  job_type text;
+BEGIN
+  WITH r AS (DELETE FROM job_ready AS x WHERE x.job_id = job RETURNING x.attempt, x.crashes, false AS failed, x.ready_at AS due),
+  s AS (DELETE FROM job_scheduled AS x WHERE x.job_id = job RETURNING x.attempt, x.crashes, x.failed, x.run_at AS due),
+  h AS (DELETE FROM job_held AS x WHERE x.job_id = job RETURNING x.attempt, x.crashes, false AS failed, x.held_at AS due)
+  SELECT g.attempt, g.crashes, g.failed, g.due INTO place
+  FROM (SELECT * FROM r UNION ALL SELECT * FROM s UNION ALL SELECT * FROM h) AS g;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  IF place.failed THEN
+    run_at := greatest(run_at, place.due);
+  END IF;
+  UPDATE jobs AS j SET version = j.version + 1, payload = payload, queue = queue, priority = priority, max_attempts = max_attempts,
+    scheduled_at = CASE WHEN timed THEN run_at END, expires_at = expires_at, timeout_ms = timeout_ms, tags = tags,
+    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through
+  WHERE j.id = job RETURNING j.type INTO job_type;
+  IF run_at > now() THEN
+    INSERT INTO job_scheduled AS s (run_at, job_id, priority, attempt, crashes, failed, queue, type)
+    VALUES (run_at, job, priority, place.attempt, place.crashes, place.failed, queue, job_type);
+  ELSE
+    INSERT INTO job_ready AS r (job_id, priority, attempt, crashes, queue, type)
+    VALUES (job, priority, place.attempt, place.crashes, queue, job_type);
+  END IF;
+  RETURN run_at;
+END $$;
+
+--
 -- Name: sign_in_wait(integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -281,6 +448,61 @@ CREATE FUNCTION public.sign_in_wait(failures integer) RETURNS interval
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
   SELECT CASE WHEN failures < 5 THEN interval '0' ELSE least(interval '1 second' * power(2, least(failures, 20) - 5), interval '5 minutes') END
+$$;
+
+--
+-- Name: take_unique_key(bytea, uuid, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.take_unique_key(wanted bytea, taker uuid, window_end timestamp with time zone) RETURNS TABLE(outcome text, holder uuid)
+    LANGUAGE plpgsql
+    SET lock_timeout TO '2s'
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  seen record;
+BEGIN
+  FOR try IN 1..10 LOOP
+    -- Holder and state from one snapshot: in two, a job that ended between them would be taken for one that holds.
+    SELECT k.job_id, k.hold, holds_unique_key(k.job_id, k.until) AS holds INTO seen FROM job_unique_keys AS k WHERE k.key = wanted;
+    IF seen.holds AND seen.job_id <> taker THEN
+      outcome := 'held';
+      holder := seen.job_id;
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    BEGIN
+      IF seen.hold IS NULL THEN
+        INSERT INTO job_unique_keys AS k (key, job_id, until) VALUES (wanted, taker, window_end)
+        ON CONFLICT ON CONSTRAINT job_unique_keys_pkey DO NOTHING;
+      ELSE
+        UPDATE job_unique_keys AS k
+        SET job_id = taker, hold = DEFAULT, until = CASE WHEN k.job_id = taker THEN k.until ELSE window_end END
+        WHERE k.key = wanted AND k.hold = seen.hold;
+      END IF;
+      IF FOUND THEN
+        outcome := 'taken';
+        holder := taker;
+        RETURN NEXT;
+        RETURN;
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      EXIT;
+    END;
+  END LOOP;
+  outcome := 'in_flight';
+  RETURN NEXT;
+END $$;
+
+--
+-- Name: unique_job_key(text, text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.unique_job_key(scope text, type text, queue text, key text) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+  SELECT sha256(convert_to(jsonb_build_array(scope, CASE scope WHEN 'type' THEN type WHEN 'queue' THEN queue END, key)::text, 'UTF8'))
 $$;
 
 --
@@ -533,12 +755,14 @@ CREATE TABLE public.jobs (
     traceparent text,
     copied_from uuid,
     replays smallint,
+    unique_through smallint,
     CONSTRAINT jobs_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT jobs_payload_check CHECK ((jsonb_typeof(payload) = 'object'::text)),
     CONSTRAINT jobs_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
     CONSTRAINT jobs_queue_check CHECK (((octet_length(queue) >= 1) AND (octet_length(queue) <= 100))),
     CONSTRAINT jobs_timeout_ms_check CHECK ((timeout_ms > 0)),
-    CONSTRAINT jobs_type_check CHECK (((octet_length(type) >= 1) AND (octet_length(type) <= 100)))
+    CONSTRAINT jobs_type_check CHECK (((octet_length(type) >= 1) AND (octet_length(type) <= 100))),
+    CONSTRAINT jobs_unique_through_check CHECK (((unique_through >= 1) AND (unique_through <= 3)))
 );
 
 --
@@ -559,7 +783,13 @@ CREATE VIEW public.job_inbox AS
     j.tags,
     NULL::text AS idempotency_key,
     j.traceparent,
-    NULL::boolean AS notify
+    NULL::boolean AS notify,
+    j.copied_from,
+    NULL::text AS unique_key,
+    NULL::text AS unique_scope,
+    NULL::text[] AS unique_states,
+    NULL::interval AS unique_window,
+    NULL::text AS on_conflict
    FROM public.jobs j;
 
 --
@@ -747,6 +977,32 @@ CREATE TABLE public.job_stop_requests (
     requested_at timestamp with time zone DEFAULT now() NOT NULL,
     actor text NOT NULL,
     reason text
+);
+
+--
+-- Name: job_unique_keys; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_unique_keys (
+    key bytea NOT NULL,
+    job_id uuid NOT NULL,
+    until timestamp with time zone,
+    hold bigint NOT NULL,
+    CONSTRAINT job_unique_keys_key_check CHECK ((octet_length(key) = 32))
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
+-- Name: job_unique_keys_hold_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.job_unique_keys ALTER COLUMN hold ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.job_unique_keys_hold_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -1013,6 +1269,13 @@ ALTER TABLE ONLY public.job_stop_requests
     ADD CONSTRAINT job_stop_requests_pkey PRIMARY KEY (job_id);
 
 --
+-- Name: job_unique_keys job_unique_keys_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_unique_keys
+    ADD CONSTRAINT job_unique_keys_pkey PRIMARY KEY (key);
+
+--
 -- Name: jobs jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1167,6 +1430,12 @@ CREATE UNIQUE INDEX job_scheduled_job ON public.job_scheduled USING btree (job_i
 CREATE INDEX job_stop_requests_age ON public.job_stop_requests USING btree (requested_at);
 
 --
+-- Name: jobs_copies; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX jobs_copies ON public.jobs USING btree (copied_from, id) WHERE (copied_from IS NOT NULL);
+
+--
 -- Name: jobs_expiring; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1246,5 +1515,8 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130120000'),
     ('20261130140000'),
     ('20261130140100'),
+    ('20261130150000'),
+    ('20261130150100'),
+    ('20261130150200'),
     ('20261130170000'),
     ('20261130180000');

@@ -95,10 +95,12 @@ func NewClient(c ClientConfig) (*Client, error) {
 func (c *Client) Close(ctx context.Context) error { return c.notify.close(ctx) }
 
 // Enqueue adds a job and returns once it is committed. A repeated
-// IdempotencyKey is no error: the first job comes back with Duplicate set.
-// A ctx without a deadline gets one of 15 s. Errors: *[ValidationError],
-// *[KeyReusedError], [ErrKeyInFlight], [ErrOutcomeUnknown], or the database's, after
-// which nothing was enqueued.
+// IdempotencyKey is no error: the first job comes back with Duplicate set. Nor is
+// a Unique key that another job holds, unless it says so: that job comes back,
+// with Unique set. A ctx without a deadline gets one of 15 s. Errors:
+// *[ValidationError], *[KeyReusedError], [ErrKeyInFlight], *[UniqueConflictError],
+// [ErrUniqueInFlight], [ErrOutcomeUnknown], or the database's, after which nothing
+// was enqueued.
 func (c *Client) Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqueued, error) {
 	began := time.Now()
 	r, err := c.prepare(args, o)
@@ -156,9 +158,11 @@ type EnqueueItem struct {
 }
 
 // EnqueueMany adds jobs in one transaction, all or none, and answers in their
-// order; without keys it writes them by COPY. A *[ValidationError] names the
-// item: items.3.priority. Errors are those of [Client.Enqueue]; of an unknown
-// outcome all jobs exist or none, and it is repeated if every item has a key.
+// order; those without a key it writes by COPY. Keys hold inside the batch as
+// they do against others: of two items with one unique key the second meets the
+// first. A *[ValidationError] names the item: items.3.priority. Errors are those
+// of [Client.Enqueue]; of an unknown outcome all jobs exist or none, and it is
+// repeated if every item has an idempotency key.
 func (c *Client) EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error) {
 	began := time.Now()
 	rs, err := c.prepareMany(items)
@@ -204,10 +208,13 @@ func (c *Client) EnqueueManyTx(ctx context.Context, tx pgx.Tx, items []EnqueueIt
 func (c *Client) hint(done ...Enqueued) {
 	for _, d := range done {
 		switch {
-		case d.Duplicate:
-		case d.later:
+		case d.Duplicate, d.Unique == UniqueHeld:
+		case d.later && d.Unique == "":
 			c.notify.later()
 		default:
+			if d.Unique == UniqueReplaced {
+				c.notify.later() // its instant may be another one now
+			}
 			c.notify.queue(d.Queue)
 			if c.wake != nil {
 				c.wake(d.Queue)
@@ -217,8 +224,15 @@ func (c *Client) hint(done ...Enqueued) {
 }
 
 func (c *Client) announce(ctx context.Context, r request, d Enqueued) {
-	if d.Duplicate {
+	switch {
+	case d.Duplicate:
 		c.obs.KeyRepeated("enqueue")
+		return
+	case d.Unique != "":
+		c.obs.KeyRepeated("unique")
+		if d.Unique == UniqueReplaced {
+			c.log.InfoContext(ctx, LogJobReplaced, "job_id", d.ID.String(), "job_type", d.Type, "queue", d.Queue, "version", d.Version)
+		}
 		return
 	}
 	c.obs.JobsEnqueued(d.Queue, d.Type, 1)
@@ -234,8 +248,8 @@ func (c *Client) announceMany(ctx context.Context, rs []request, done []Enqueued
 	counts := map[line]int{}
 	for i, d := range done {
 		switch {
-		case d.Duplicate:
-			c.obs.KeyRepeated("enqueue")
+		case d.Duplicate, d.Unique != "":
+			c.announce(ctx, rs[i], d)
 		case c.log.Enabled(ctx, slog.LevelDebug):
 			c.announce(ctx, rs[i], d)
 		default:

@@ -33,8 +33,9 @@ type Actor struct {
 const RestoreWindow = 7 * 24 * time.Hour
 
 // Replay puts a dead letter back to pending under the same id: attempts and
-// crashes begin anew, its history stays, tokens go on rising. Errors:
-// [ErrJobNotFound], *[StateError].
+// crashes begin anew, its history stays, tokens go on rising. It takes its unique
+// key again, as an enqueue would. Errors: [ErrJobNotFound], *[StateError],
+// *[UniqueConflictError], [ErrUniqueInFlight].
 func (c *Client) Replay(ctx context.Context, id ID, a Actor) error {
 	var row dbsqlc.ReplayDeadRow
 	err := c.act(ctx, "replay", id, a, func(tx pgx.Tx) (bool, error) {
@@ -43,7 +44,7 @@ func (c *Client) Replay(ctx context.Context, id ID, a Actor) error {
 			return false, err
 		}
 		row = rows[0]
-		return true, nil
+		return true, c.takeKeyAgain(ctx, tx, id)
 	})
 	if err != nil {
 		return err

@@ -151,6 +151,7 @@ type Engine struct {
 	walkedAt  time.Time
 	expiredAt time.Time
 	expiredID ID
+	sweptKey  []byte
 	holder    holder
 	clock     clock
 	liveFrom  int // of the flush, which one goroutine runs

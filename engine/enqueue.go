@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -44,6 +43,12 @@ type EnqueueOptions struct {
 	// [ClientConfig.KeyTTL] whatever becomes of the job, and free again once
 	// retention removes it.
 	IdempotencyKey string
+	// Unique lets one job at a time stand for a key. With an IdempotencyKey too,
+	// that one comes first, and keeps what Unique answered.
+	Unique Unique
+	// CopiedFrom is the job whose content this one began with. Whether it exists
+	// is not asked.
+	CopiedFrom ID
 	// Traceparent, as W3C Trace Context gives it, is kept with the job.
 	Traceparent string
 }
@@ -56,13 +61,19 @@ type Enqueued struct {
 	ID ID
 	// Duplicate tells that an idempotency key found this earlier job; nothing
 	// was added. The other fields are what the first answer said.
-	Duplicate   bool
+	Duplicate bool
+	// Unique tells that a unique key found a job: ID, State and the rest are that
+	// job's. "" for a new job.
+	Unique      UniqueOutcome
 	Type        string
 	Queue       string
 	Priority    Priority
 	MaxAttempts int
-	// State is always [StatePending]: what it was when it was accepted.
+	// State, Attempt and Version are [StatePending], 0 and 1, as when the job was
+	// accepted, unless a unique key found another.
 	State       State
+	Attempt     int
+	Version     int
 	ScheduledAt time.Time
 	CreatedAt   time.Time
 
@@ -89,30 +100,9 @@ type request struct {
 	expiresAt   *time.Time
 	tags        []string
 	key         string
+	unique      *uniqueRequest // nil: not unique
+	copiedFrom  *ID
 	traceparent *string
-}
-
-func (c *Client) prepareMany(items []EnqueueItem) ([]request, error) {
-	rs := make([]request, len(items))
-	var bad []FieldError
-	for i, it := range items {
-		r, err := c.prepare(it.Args, it.Options)
-		if v, ok := err.(*ValidationError); ok {
-			for _, f := range v.Fields {
-				f.Field = fmt.Sprintf("items.%d.%s", i, f.Field)
-				bad = append(bad, f)
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		rs[i] = r
-	}
-	if len(bad) > 0 {
-		return nil, &ValidationError{bad}
-	}
-	return rs, nil
 }
 
 func (c *Client) prepare(args Args, o EnqueueOptions) (request, error) {
@@ -205,6 +195,10 @@ func (r *request) take(o EnqueueOptions, now time.Time) (bad []FieldError) {
 			refuse("idempotency_key", code, "1 to 255 characters, no control characters")
 		}
 	}
+	r.unique = o.Unique.check(refuse)
+	if o.CopiedFrom != uuid.Nil {
+		r.copiedFrom = &o.CopiedFrom
+	}
 	if o.Traceparent != "" {
 		if !traceparentPattern.MatchString(o.Traceparent) {
 			refuse("traceparent", "invalid", "as W3C Trace Context: 00-<32 hex>-<16 hex>-<2 hex>")
@@ -255,7 +249,7 @@ type conn interface {
 }
 
 func (c *Client) insert(ctx context.Context, db conn, r request, notify bool) (Enqueued, error) {
-	if r.key != "" {
+	if r.keyed() {
 		row, err := c.q.EnqueueKeyed(ctx, db, c.keyed(r, notify))
 		if err != nil {
 			return Enqueued{}, err
@@ -266,13 +260,13 @@ func (c *Client) insert(ctx context.Context, db conn, r request, notify bool) (E
 	b := &pgx.Batch{}
 	if r.scheduledAt == nil && r.delay == nil {
 		b.Queue(dbsqlc.EnqueueJob, r.id, int16(r.priority), r.queue, r.jobType, int16(done.MaxAttempts), r.payload, r.expiresAt,
-			r.timeoutMS, r.tags, r.traceparent).QueryRow(func(row pgx.Row) error { return row.Scan(&done.CreatedAt) })
+			r.timeoutMS, r.tags, r.traceparent, r.copiedFrom).QueryRow(func(row pgx.Row) error { return row.Scan(&done.CreatedAt) })
 		if notify {
 			b.Queue("SELECT pg_notify($1, $2)", channelJobs, r.queue)
 		}
 	} else {
 		b.Queue(dbsqlc.EnqueueJobAt, r.scheduledAt, seconds(r.delay), r.id, r.jobType, r.queue, int16(r.priority), int16(done.MaxAttempts),
-			r.payload, r.expiresAt, r.timeoutMS, r.tags, r.traceparent).QueryRow(func(row pgx.Row) error {
+			r.payload, r.expiresAt, r.timeoutMS, r.tags, r.traceparent, r.copiedFrom).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&done.ScheduledAt, &done.CreatedAt)
 		})
 		if notify {
@@ -294,15 +288,20 @@ func (c *Client) insertSQL(ctx context.Context, tx *sql.Tx, r request, notify bo
 		tags = arrayLiteral(k.Tags)
 	}
 	var row dbsqlc.EnqueueKeyedRow
-	var holder sql.NullString
+	var id sql.NullString
+	var copied any
+	if k.CopiedFrom != nil {
+		copied = k.CopiedFrom.String()
+	}
 	err := tx.QueryRowContext(ctx, dbsqlc.EnqueueKeyed, k.ID.String(), k.Type, string(k.Payload), k.Queue, k.Priority, k.ScheduledAt,
 		k.DelayMs, k.MaxAttempts, k.DefaultMaxAttempts, k.TimeoutMs, k.ExpiresAt, tags, k.IdempotencyKey, k.KeyTtlSeconds, k.Traceparent,
-		k.Notify).Scan(&holder, &row.Outcome, &row.RunAt, &row.CreatedAt)
+		k.Notify, copied, k.UniqueKey, k.UniqueScope, k.UniqueThrough, k.UniqueWindowSeconds, k.OnConflict).
+		Scan(&id, &row.Outcome, &row.RunAt, &row.CreatedAt, &row.Holder)
 	if err != nil {
 		return Enqueued{}, err
 	}
-	if holder.Valid {
-		if row.JobID, err = uuid.Parse(holder.String); err != nil {
+	if id.Valid {
+		if row.JobID, err = uuid.Parse(id.String); err != nil {
 			return Enqueued{}, err
 		}
 	}
@@ -323,7 +322,12 @@ func (c *Client) keyed(r request, notify bool) dbsqlc.EnqueueKeyedParams {
 	k := dbsqlc.EnqueueKeyedParams{
 		ID: r.id, Type: r.jobType, Payload: r.payload, Queue: r.queue, Priority: int32(r.priority), ScheduledAt: r.scheduledAt,
 		DefaultMaxAttempts: int32(c.most), TimeoutMs: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags,
-		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify,
+		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify, CopiedFrom: r.copiedFrom,
+		UniqueScope: string(UniqueByType), UniqueThrough: throughRunning, OnConflict: string(ConflictReturn),
+	}
+	if u := r.unique; u != nil {
+		k.UniqueKey, k.UniqueScope, k.UniqueThrough = &u.key, string(u.scope), u.through
+		k.UniqueWindowSeconds, k.OnConflict = u.window, string(u.onConflict)
 	}
 	if r.delay != nil {
 		ms := r.delay.Milliseconds()
@@ -349,6 +353,9 @@ func (c *Client) keyedAnswer(r request, row dbsqlc.EnqueueKeyedRow) (Enqueued, e
 	done := c.accepted(r)
 	done.ID, done.ScheduledAt, done.CreatedAt = row.JobID, row.RunAt, row.CreatedAt
 	done.Duplicate = row.Outcome == "duplicate"
+	if err := done.uniqueAnswer(r, row); err != nil {
+		return Enqueued{}, err
+	}
 	return done.settle(), nil
 }
 
@@ -357,7 +364,7 @@ func (c *Client) accepted(r request) Enqueued {
 	if most == 0 {
 		most = c.most
 	}
-	return Enqueued{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: r.priority, MaxAttempts: most, State: StatePending}
+	return Enqueued{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: r.priority, MaxAttempts: most, State: StatePending, Version: 1}
 }
 
 func (d Enqueued) settle() Enqueued {
@@ -373,82 +380,6 @@ func seconds(d *time.Duration) float64 {
 		return 0
 	}
 	return d.Seconds()
-}
-
-// insertMany writes jobs without a key by COPY and the others one by one, all in
-// tx.
-func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enqueued, error) {
-	now, err := c.q.Now(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	done := make([]Enqueued, len(rs))
-	for _, i := range byKey(rs) {
-		if done[i], err = c.insert(ctx, tx, rs[i], false); err != nil {
-			return nil, err
-		}
-	}
-	jobs := make([]dbsqlc.CopyJobsParams, 0, len(rs))
-	ready := make([]dbsqlc.CopyReadyParams, 0, len(rs))
-	var later []dbsqlc.CopyScheduledParams
-	for i, r := range rs {
-		if r.key != "" {
-			continue
-		}
-		d := c.accepted(r)
-		d.CreatedAt = now
-		var at *time.Time
-		switch {
-		case r.scheduledAt != nil:
-			at = r.scheduledAt
-		case r.delay != nil:
-			t := now.Add(*r.delay)
-			at = &t
-		}
-		if at != nil {
-			d.ScheduledAt = *at
-		}
-		done[i] = d.settle()
-		jobs = append(jobs, dbsqlc.CopyJobsParams{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: int16(r.priority),
-			MaxAttempts: int16(d.MaxAttempts), Version: 1, Payload: r.payload, ScheduledAt: at, ExpiresAt: r.expiresAt,
-			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent})
-		if done[i].later {
-			later = append(later, dbsqlc.CopyScheduledParams{RunAt: *at, JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
-		} else {
-			ready = append(ready, dbsqlc.CopyReadyParams{JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
-		}
-	}
-	if len(jobs) == 0 {
-		return done, nil
-	}
-	if _, err := c.q.CopyJobs(ctx, tx, jobs); err != nil {
-		return nil, err
-	}
-	if len(ready) > 0 {
-		if _, err := c.q.CopyReady(ctx, tx, ready); err != nil {
-			return nil, err
-		}
-	}
-	if len(later) > 0 {
-		if _, err := c.q.CopyScheduled(ctx, tx, later); err != nil {
-			return nil, err
-		}
-	}
-	return done, nil
-}
-
-// byKey lists the requests that have a key, in the order of their keys: two
-// batches with the same keys then wait for each other instead of in a circle.
-// Of equal keys the first stays first.
-func byKey(rs []request) []int {
-	var keyed []int
-	for i := range rs {
-		if rs[i].key != "" {
-			keyed = append(keyed, i)
-		}
-	}
-	slices.SortStableFunc(keyed, func(a, b int) int { return strings.Compare(rs[a].key, rs[b].key) })
-	return keyed
 }
 
 var _ interface {

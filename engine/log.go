@@ -19,6 +19,7 @@ const (
 	LogJobCancelled         = "job cancelled"
 	LogJobStopRequested     = "job stop requested"
 	LogJobReplayed          = "job replayed"
+	LogJobReplaced          = "job replaced"
 	LogOperatorAction       = "operator action"
 	LogClockMoved           = "database clock moved"
 	LogNotificationsDead    = "notifications do not arrive: jobs are found by polling"

@@ -24,8 +24,8 @@ type Observer interface {
 	LeaseReaped(queue string)
 	// WriteRefused: a stale token's write changed nothing.
 	WriteRefused(operation string)
-	// KeyRepeated: an idempotency key found its first answer. scope is enqueue
-	// or once.
+	// KeyRepeated: an idempotency key found its first answer (scope enqueue or
+	// once), or a unique key its holder (scope unique).
 	KeyRepeated(scope string)
 	// JobReplayed: a dead letter went back to pending.
 	JobReplayed(queue, jobType string)

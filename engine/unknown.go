@@ -83,13 +83,13 @@ func (c *Client) tryOne(ctx context.Context, r request) (Enqueued, error) {
 }
 
 func (c *Client) enqueueMany(ctx context.Context, rs []request) (done []Enqueued, err error) {
-	try := func() error {
+	try := untangled(func() error {
 		return c.commit(ctx, func(tx pgx.Tx) (err error) {
 			done, err = c.insertMany(ctx, tx, rs)
 			fault.Point("enqueue.many")
 			return err
 		})
-	}
+	})
 	err = try()
 	if errors.Is(err, ErrOutcomeUnknown) && !slices.ContainsFunc(rs, func(r request) bool { return r.key == "" }) {
 		err = repeat(ctx, err, try)

@@ -1,8 +1,8 @@
 -- name: EnqueueJob :one
 -- The hot door: the job and its place in line, in one statement.
 WITH j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent)
-  VALUES (@id, @type, @queue, @priority, @max_attempts, 1, @payload, @expires_at, @timeout_ms, @tags, @traceparent))
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from)
+  VALUES (@id, @type, @queue, @priority, @max_attempts, 1, @payload, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from))
 INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES (@id, @priority, @queue, @type)
 RETURNING r.ready_at;
 
@@ -11,8 +11,8 @@ RETURNING r.ready_at;
 WITH t AS (
   SELECT coalesce(sqlc.narg('scheduled_at')::timestamptz, now() + make_interval(secs => @delay_seconds::float8)) AS run_at),
 j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent)
-  SELECT @id, @type, @queue, @priority, @max_attempts, 1, @payload, t.run_at, @expires_at, @timeout_ms, @tags, @traceparent FROM t),
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
+  SELECT @id, @type, @queue, @priority, @max_attempts, 1, @payload, t.run_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from FROM t),
 r AS (
   INSERT INTO job_ready (job_id, priority, queue, type)
   SELECT @id, @priority, @queue, @type FROM t WHERE t.run_at <= now()),
@@ -23,15 +23,17 @@ SELECT t.run_at::timestamptz AS run_at, now()::timestamptz AS created_at FROM t;
 
 -- name: EnqueueKeyed :one
 -- Every keyed enqueue, whichever door, goes through the function of the schema, so that all agree on what a repetition is.
-SELECT e.job_id::uuid AS job_id, e.outcome::text AS outcome, e.run_at::timestamptz AS run_at, e.created_at::timestamptz AS created_at
+SELECT e.job_id::uuid AS job_id, e.outcome::text AS outcome, e.run_at::timestamptz AS run_at, e.created_at::timestamptz AS created_at,
+  coalesce(e.holder::text, '')::text AS holder
 FROM enqueue_job_keyed(@id::uuid, @type::text, @payload::jsonb, @queue::text, @priority::int, sqlc.narg('scheduled_at')::timestamptz,
   sqlc.narg('delay_ms')::bigint, sqlc.narg('max_attempts')::int, @default_max_attempts::int, sqlc.narg('timeout_ms')::int,
   sqlc.narg('expires_at')::timestamptz, sqlc.narg('tags')::text[], sqlc.narg('idempotency_key')::text, @key_ttl_seconds::float8,
-  sqlc.narg('traceparent')::text, @notify::boolean) AS e;
+  sqlc.narg('traceparent')::text, @notify::boolean, sqlc.narg('copied_from')::uuid, sqlc.narg('unique_key')::text, @unique_scope::text,
+  @unique_through::int, sqlc.narg('unique_window_seconds')::float8, @on_conflict::text) AS e;
 
 -- name: CopyJobs :copyfrom
-INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent)
-VALUES (@id, @type, @queue, @priority, @max_attempts, @version, @payload, @scheduled_at, @expires_at, @timeout_ms, @tags, @traceparent);
+INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
+VALUES (@id, @type, @queue, @priority, @max_attempts, @version, @payload, @scheduled_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from);
 
 -- name: CopyReady :copyfrom
 INSERT INTO job_ready (job_id, priority, queue, type) VALUES (@job_id, @priority, @queue, @type);

@@ -1,15 +1,17 @@
 -- name: PruneStep :one
 -- One step of the walk over jobs in id order. A job goes when its last run completed or was cancelled longer ago than the
--- setting; what waits, runs or is dead is passed over, and so is what ended since the oldest living lease was taken: that
--- lease's end is told by the runs of its jobs. Answers where the walk stands and how many went.
+-- setting; what waits, runs or is dead is passed over, and so is what holds a unique key by its window, and what ended since
+-- the oldest living lease was taken: that lease's end is told by the runs of its jobs. Answers where the walk stands and how
+-- many went.
 WITH page AS (
-  SELECT j.id FROM jobs AS j WHERE j.id > @after::uuid ORDER BY j.id LIMIT @max_jobs::int),
+  SELECT j.id, j.unique_key FROM jobs AS j WHERE j.id > @after::uuid ORDER BY j.id LIMIT @max_jobs::int),
 old AS (
   SELECT p.id FROM page AS p CROSS JOIN LATERAL (
     SELECT e.outcome, e.finished_at FROM job_executions AS e WHERE e.job_id = p.id ORDER BY e.fencing_token DESC LIMIT 1) AS e
   WHERE ((e.outcome = 1 AND e.finished_at < now() - make_interval(secs => @completed_seconds::float8))
       OR (e.outcome = 5 AND e.finished_at < now() - make_interval(secs => @cancelled_seconds::float8)))
     AND e.finished_at < coalesce((SELECT min(c.claimed_at) FROM job_claims AS c), 'infinity')
+    AND (p.unique_key IS NULL OR coalesce((SELECT k.until FROM job_unique_keys AS k WHERE k.key = p.unique_key AND k.job_id = p.id) < now(), true))
     AND NOT EXISTS (SELECT 1 FROM job_ready AS r WHERE r.job_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM job_scheduled AS s WHERE s.job_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM job_held AS h WHERE h.job_id = p.id)
@@ -20,13 +22,16 @@ SELECT (SELECT count(*) FROM page)::int AS seen, (SELECT count(*) FROM gone)::in
   coalesce((SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS last_id;
 
 -- name: PruneDead :many
--- Dead letters past their time: discarded ones after restore_seconds, and, unless dead_seconds is negative, all older.
+-- Dead letters past their time: discarded ones after restore_seconds, and, unless dead_seconds is negative, all older. What
+-- holds a unique key by its window stays until that closes.
 WITH d AS (
   DELETE FROM dead_letter_jobs AS x WHERE x.ctid = ANY(ARRAY(
     SELECT y.ctid FROM dead_letter_jobs AS y
     WHERE (y.discarded_at < now() - make_interval(secs => @restore_seconds::float8)
        OR (@dead_seconds::float8 >= 0 AND y.died_at < now() - make_interval(secs => @dead_seconds::float8)))
       AND y.died_at < coalesce((SELECT min(c.claimed_at) FROM job_claims AS c), 'infinity')
+      AND coalesce((SELECT k.until FROM jobs AS j JOIN job_unique_keys AS k ON k.key = j.unique_key AND k.job_id = j.id
+        WHERE j.id = y.job_id) < now(), true)
     LIMIT @max_jobs::int FOR UPDATE SKIP LOCKED))
   RETURNING x.job_id),
 x AS (DELETE FROM job_executions AS e WHERE e.job_id = ANY(ARRAY(SELECT d.job_id FROM d))),

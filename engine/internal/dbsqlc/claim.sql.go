@@ -35,7 +35,7 @@ c AS (
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
   d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimJobsParams struct {
@@ -137,7 +137,7 @@ c AS (
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
   d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimSuspectRow struct {

@@ -25,6 +25,7 @@ type CopyJobsParams struct {
 	TimeoutMs   *int32
 	Tags        []string
 	Traceparent *string
+	CopiedFrom  *uuid.UUID
 }
 
 type CopyReadyParams struct {
@@ -44,8 +45,8 @@ type CopyScheduledParams struct {
 
 const EnqueueJob = `-- name: EnqueueJob :one
 WITH j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent)
-  VALUES ($1, $4, $3, $2, $5, 1, $6, $7, $8, $9, $10))
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from)
+  VALUES ($1, $4, $3, $2, $5, 1, $6, $7, $8, $9, $10, $11))
 INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES ($1, $2, $3, $4)
 RETURNING r.ready_at
 `
@@ -61,6 +62,7 @@ type EnqueueJobParams struct {
 	TimeoutMs   *int32
 	Tags        []string
 	Traceparent *string
+	CopiedFrom  *uuid.UUID
 }
 
 // The hot door: the job and its place in line, in one statement.
@@ -76,6 +78,7 @@ func (q *Queries) EnqueueJob(ctx context.Context, db DBTX, arg EnqueueJobParams)
 		arg.TimeoutMs,
 		arg.Tags,
 		arg.Traceparent,
+		arg.CopiedFrom,
 	)
 	var ready_at time.Time
 	err := row.Scan(&ready_at)
@@ -86,8 +89,8 @@ const EnqueueJobAt = `-- name: EnqueueJobAt :one
 WITH t AS (
   SELECT coalesce($1::timestamptz, now() + make_interval(secs => $2::float8)) AS run_at),
 j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent)
-  SELECT $3, $4, $5, $6, $7, 1, $8, t.run_at, $9, $10, $11, $12 FROM t),
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
+  SELECT $3, $4, $5, $6, $7, 1, $8, t.run_at, $9, $10, $11, $12, $13 FROM t),
 r AS (
   INSERT INTO job_ready (job_id, priority, queue, type)
   SELECT $3, $6, $5, $4 FROM t WHERE t.run_at <= now()),
@@ -110,6 +113,7 @@ type EnqueueJobAtParams struct {
 	TimeoutMs    *int32
 	Tags         []string
 	Traceparent  *string
+	CopiedFrom   *uuid.UUID
 }
 
 type EnqueueJobAtRow struct {
@@ -132,6 +136,7 @@ func (q *Queries) EnqueueJobAt(ctx context.Context, db DBTX, arg EnqueueJobAtPar
 		arg.TimeoutMs,
 		arg.Tags,
 		arg.Traceparent,
+		arg.CopiedFrom,
 	)
 	var i EnqueueJobAtRow
 	err := row.Scan(&i.RunAt, &i.CreatedAt)
@@ -139,30 +144,38 @@ func (q *Queries) EnqueueJobAt(ctx context.Context, db DBTX, arg EnqueueJobAtPar
 }
 
 const EnqueueKeyed = `-- name: EnqueueKeyed :one
-SELECT e.job_id::uuid AS job_id, e.outcome::text AS outcome, e.run_at::timestamptz AS run_at, e.created_at::timestamptz AS created_at
+SELECT e.job_id::uuid AS job_id, e.outcome::text AS outcome, e.run_at::timestamptz AS run_at, e.created_at::timestamptz AS created_at,
+  coalesce(e.holder::text, '')::text AS holder
 FROM enqueue_job_keyed($1::uuid, $2::text, $3::jsonb, $4::text, $5::int, $6::timestamptz,
   $7::bigint, $8::int, $9::int, $10::int,
   $11::timestamptz, $12::text[], $13::text, $14::float8,
-  $15::text, $16::boolean) AS e
+  $15::text, $16::boolean, $17::uuid, $18::text, $19::text,
+  $20::int, $21::float8, $22::text) AS e
 `
 
 type EnqueueKeyedParams struct {
-	ID                 uuid.UUID
-	Type               string
-	Payload            []byte
-	Queue              string
-	Priority           int32
-	ScheduledAt        *time.Time
-	DelayMs            *int64
-	MaxAttempts        *int32
-	DefaultMaxAttempts int32
-	TimeoutMs          *int32
-	ExpiresAt          *time.Time
-	Tags               []string
-	IdempotencyKey     *string
-	KeyTtlSeconds      float64
-	Traceparent        *string
-	Notify             bool
+	ID                  uuid.UUID
+	Type                string
+	Payload             []byte
+	Queue               string
+	Priority            int32
+	ScheduledAt         *time.Time
+	DelayMs             *int64
+	MaxAttempts         *int32
+	DefaultMaxAttempts  int32
+	TimeoutMs           *int32
+	ExpiresAt           *time.Time
+	Tags                []string
+	IdempotencyKey      *string
+	KeyTtlSeconds       float64
+	Traceparent         *string
+	Notify              bool
+	CopiedFrom          *uuid.UUID
+	UniqueKey           *string
+	UniqueScope         string
+	UniqueThrough       int32
+	UniqueWindowSeconds *float64
+	OnConflict          string
 }
 
 type EnqueueKeyedRow struct {
@@ -170,6 +183,7 @@ type EnqueueKeyedRow struct {
 	Outcome   string
 	RunAt     time.Time
 	CreatedAt time.Time
+	Holder    string
 }
 
 // Every keyed enqueue, whichever door, goes through the function of the schema, so that all agree on what a repetition is.
@@ -191,6 +205,12 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 		arg.KeyTtlSeconds,
 		arg.Traceparent,
 		arg.Notify,
+		arg.CopiedFrom,
+		arg.UniqueKey,
+		arg.UniqueScope,
+		arg.UniqueThrough,
+		arg.UniqueWindowSeconds,
+		arg.OnConflict,
 	)
 	var i EnqueueKeyedRow
 	err := row.Scan(
@@ -198,6 +218,7 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 		&i.Outcome,
 		&i.RunAt,
 		&i.CreatedAt,
+		&i.Holder,
 	)
 	return i, err
 }

@@ -71,23 +71,24 @@ type IntegrityCheck struct {
 }
 
 type Job struct {
-	ID          uuid.UUID
-	Type        string
-	Queue       string
-	Priority    int16
-	MaxAttempts int16
-	Version     int32
-	CreatedAt   time.Time
-	Payload     []byte
-	ScheduledAt *time.Time
-	ExpiresAt   *time.Time
-	TimeoutMs   *int32
-	UniqueKey   []byte
-	FlowKey     *string
-	Tags        []string
-	Traceparent *string
-	CopiedFrom  *uuid.UUID
-	Replays     *int16
+	ID            uuid.UUID
+	Type          string
+	Queue         string
+	Priority      int16
+	MaxAttempts   int16
+	Version       int32
+	CreatedAt     time.Time
+	Payload       []byte
+	ScheduledAt   *time.Time
+	ExpiresAt     *time.Time
+	TimeoutMs     *int32
+	UniqueKey     []byte
+	FlowKey       *string
+	Tags          []string
+	Traceparent   *string
+	CopiedFrom    *uuid.UUID
+	Replays       *int16
+	UniqueThrough *int16
 }
 
 type JobClaim struct {
@@ -148,6 +149,12 @@ type JobInbox struct {
 	IdempotencyKey *string
 	Traceparent    *string
 	Notify         *bool
+	CopiedFrom     *uuid.UUID
+	UniqueKey      *string
+	UniqueScope    *string
+	UniqueStates   []string
+	UniqueWindow   pgtype.Interval
+	OnConflict     *string
 }
 
 type JobLive struct {
@@ -230,6 +237,13 @@ type JobStopRequest struct {
 	RequestedAt  time.Time
 	Actor        string
 	Reason       *string
+}
+
+type JobUniqueKey struct {
+	Key   []byte
+	JobID uuid.UUID
+	Until *time.Time
+	Hold  *int64
 }
 
 type Leader struct {

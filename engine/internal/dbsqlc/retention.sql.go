@@ -107,6 +107,8 @@ WITH d AS (
     WHERE (y.discarded_at < now() - make_interval(secs => $1::float8)
        OR ($2::float8 >= 0 AND y.died_at < now() - make_interval(secs => $2::float8)))
       AND y.died_at < coalesce((SELECT min(c.claimed_at) FROM job_claims AS c), 'infinity')
+      AND coalesce((SELECT k.until FROM jobs AS j JOIN job_unique_keys AS k ON k.key = j.unique_key AND k.job_id = j.id
+        WHERE j.id = y.job_id) < now(), true)
     LIMIT $3::int FOR UPDATE SKIP LOCKED))
   RETURNING x.job_id),
 x AS (DELETE FROM job_executions AS e WHERE e.job_id = ANY(ARRAY(SELECT d.job_id FROM d))),
@@ -114,7 +116,8 @@ gone AS (DELETE FROM jobs AS j WHERE j.id = ANY(ARRAY(SELECT d.job_id FROM d)))
 SELECT d.job_id FROM d
 `
 
-// Dead letters past their time: discarded ones after restore_seconds, and, unless dead_seconds is negative, all older.
+// Dead letters past their time: discarded ones after restore_seconds, and, unless dead_seconds is negative, all older. What
+// holds a unique key by its window stays until that closes.
 func (q *Queries) PruneDead(ctx context.Context, db DBTX, restoreSeconds float64, deadSeconds float64, maxJobs int32) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, PruneDead, restoreSeconds, deadSeconds, maxJobs)
 	if err != nil {
@@ -176,13 +179,14 @@ func (q *Queries) PruneRefusedWrites(ctx context.Context, db DBTX, keepSeconds f
 
 const PruneStep = `-- name: PruneStep :one
 WITH page AS (
-  SELECT j.id FROM jobs AS j WHERE j.id > $1::uuid ORDER BY j.id LIMIT $2::int),
+  SELECT j.id, j.unique_key FROM jobs AS j WHERE j.id > $1::uuid ORDER BY j.id LIMIT $2::int),
 old AS (
   SELECT p.id FROM page AS p CROSS JOIN LATERAL (
     SELECT e.outcome, e.finished_at FROM job_executions AS e WHERE e.job_id = p.id ORDER BY e.fencing_token DESC LIMIT 1) AS e
   WHERE ((e.outcome = 1 AND e.finished_at < now() - make_interval(secs => $3::float8))
       OR (e.outcome = 5 AND e.finished_at < now() - make_interval(secs => $4::float8)))
     AND e.finished_at < coalesce((SELECT min(c.claimed_at) FROM job_claims AS c), 'infinity')
+    AND (p.unique_key IS NULL OR coalesce((SELECT k.until FROM job_unique_keys AS k WHERE k.key = p.unique_key AND k.job_id = p.id) < now(), true))
     AND NOT EXISTS (SELECT 1 FROM job_ready AS r WHERE r.job_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM job_scheduled AS s WHERE s.job_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM job_held AS h WHERE h.job_id = p.id)
@@ -200,8 +204,9 @@ type PruneStepRow struct {
 }
 
 // One step of the walk over jobs in id order. A job goes when its last run completed or was cancelled longer ago than the
-// setting; what waits, runs or is dead is passed over, and so is what ended since the oldest living lease was taken: that
-// lease's end is told by the runs of its jobs. Answers where the walk stands and how many went.
+// setting; what waits, runs or is dead is passed over, and so is what holds a unique key by its window, and what ended since
+// the oldest living lease was taken: that lease's end is told by the runs of its jobs. Answers where the walk stands and how
+// many went.
 func (q *Queries) PruneStep(ctx context.Context, db DBTX, after uuid.UUID, maxJobs int32, completedSeconds float64, cancelledSeconds float64) (PruneStepRow, error) {
 	row := db.QueryRow(ctx, PruneStep,
 		after,

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
+
+func (c *Client) prepareMany(items []EnqueueItem) ([]request, error) {
+	rs := make([]request, len(items))
+	var bad []FieldError
+	for i, it := range items {
+		r, err := c.prepare(it.Args, it.Options)
+		if v, ok := err.(*ValidationError); ok {
+			for _, f := range v.Fields {
+				f.Field = fmt.Sprintf("items.%d.%s", i, f.Field)
+				bad = append(bad, f)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		rs[i] = r
+	}
+	if len(bad) > 0 {
+		return nil, &ValidationError{bad}
+	}
+	return rs, nil
+}
+
+// untangleTries bounds how often a batch is begun anew whose keys another batch
+// took in a circle with it. The order of keys leaves no circle among unique keys
+// and none among idempotency keys, but items with both may make one.
+const untangleTries = 3
+
+func untangled(write func() error) func() error {
+	return func() (err error) {
+		var pg *pgconn.PgError
+		for range untangleTries {
+			if err = write(); !errors.As(err, &pg) || pg.Code != "40P01" {
+				break
+			}
+		}
+		return err
+	}
+}
+
+// insertMany writes jobs without a key by COPY and the others one by one, all in
+// tx.
+func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enqueued, error) {
+	now, err := c.q.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	done := make([]Enqueued, len(rs))
+	for _, i := range byKey(rs) {
+		if done[i], err = c.insert(ctx, tx, rs[i], false); err != nil {
+			return nil, inBatch(err, rs, i)
+		}
+	}
+	jobs := make([]dbsqlc.CopyJobsParams, 0, len(rs))
+	ready := make([]dbsqlc.CopyReadyParams, 0, len(rs))
+	var later []dbsqlc.CopyScheduledParams
+	for i, r := range rs {
+		if r.keyed() {
+			continue
+		}
+		d := c.accepted(r)
+		d.CreatedAt = now
+		var at *time.Time
+		switch {
+		case r.scheduledAt != nil:
+			at = r.scheduledAt
+		case r.delay != nil:
+			t := now.Add(*r.delay)
+			at = &t
+		}
+		if at != nil {
+			d.ScheduledAt = *at
+		}
+		done[i] = d.settle()
+		jobs = append(jobs, dbsqlc.CopyJobsParams{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: int16(r.priority),
+			MaxAttempts: int16(d.MaxAttempts), Version: 1, Payload: r.payload, ScheduledAt: at, ExpiresAt: r.expiresAt,
+			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent, CopiedFrom: r.copiedFrom})
+		if done[i].later {
+			later = append(later, dbsqlc.CopyScheduledParams{RunAt: *at, JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
+		} else {
+			ready = append(ready, dbsqlc.CopyReadyParams{JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
+		}
+	}
+	if len(jobs) == 0 {
+		return done, nil
+	}
+	if _, err := c.q.CopyJobs(ctx, tx, jobs); err != nil {
+		return nil, err
+	}
+	if len(ready) > 0 {
+		if _, err := c.q.CopyReady(ctx, tx, ready); err != nil {
+			return nil, err
+		}
+	}
+	if len(later) > 0 {
+		if _, err := c.q.CopyScheduled(ctx, tx, later); err != nil {
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
+// inBatch says what a conflict with another item of the same batch is: that item
+// goes with the batch, so that nobody will find its id.
+func inBatch(err error, rs []request, i int) error {
+	var conflict *UniqueConflictError
+	if !errors.As(err, &conflict) {
+		return err
+	}
+	first := slices.IndexFunc(rs, func(r request) bool { return r.id == conflict.Holder })
+	if first < 0 {
+		return err
+	}
+	return &ValidationError{[]FieldError{{fmt.Sprintf("items.%d.unique.key", i), "conflict", fmt.Sprintf("item %d has the same key", first)}}}
+}
+
+// byKey lists the requests that have a key, in the order of their keys: two
+// batches with the same keys then wait for each other instead of in a circle.
+// Of equal keys the first stays first.
+func byKey(rs []request) []int {
+	var keyed []int
+	for i := range rs {
+		if rs[i].keyed() {
+			keyed = append(keyed, i)
+		}
+	}
+	slices.SortStableFunc(keyed, func(a, b int) int {
+		return cmp.Or(strings.Compare(rs[a].uniqueName(), rs[b].uniqueName()), strings.Compare(rs[a].key, rs[b].key))
+	})
+	return keyed
+}
+
+// keyed tells whether the request goes through the schema's function.
+func (r *request) keyed() bool { return r.key != "" || r.unique != nil }
+
+// uniqueName is the request's unique key with its scope.
+func (r *request) uniqueName() string {
+	if r.unique == nil {
+		return ""
+	}
+	among := map[UniqueScope]string{UniqueByType: r.jobType, UniqueByQueue: r.queue}[r.unique.scope]
+	return string(r.unique.scope) + "\x00" + among + "\x00" + r.unique.key
+}
