@@ -35,7 +35,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
 	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
-	chaos chaos-points chaos-zombies chaos-short \
+	chaos chaos-points chaos-zombies chaos-short mutants \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -170,8 +170,11 @@ test-race: ## run the tests of packages with goroutines under the race detector,
 interleave: ## try every interleaving of the statements that race; long
 	$(GO) test -count=1 -timeout 85m -run Interleav ./engine -interleavings=all
 
-budget: ## measure every page and list with a million simulated jobs; some minutes
-	$(GO) test -count=1 -v -timeout 30m -run 'TestPagesAndListsStayInBudget' ./cmd/internal/simulate -jobs=1000000
+mutants: ## seed 15 known defects, one after another, and see that a test finds each; half an hour
+	$(GO) test -count=1 -v -tags mutants -timeout 90m ./e2e/mutants
+
+budget: ## measure every page, list and check with a million simulated jobs; some minutes
+	$(GO) test -count=1 -v -timeout 30m -run 'TestPagesAndListsStayInBudget|TestASimulatedHistoryBreaksNoRule' ./cmd/internal/simulate -jobs=1000000
 
 # Chromium, Node and npm have to be there; what else they need is installed on first use.
 test-e2e: ## run the tests that drive the programs and a browser
@@ -227,6 +230,7 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags screenshots ./e2e
+	$(GO) vet -tags mutants ./e2e/mutants
 	$(GO) vet -tags faultpoints ./engine/internal/fault
 
 staticcheck:

@@ -75,6 +75,7 @@ var mayImport = map[string]rule{
 	"web/auth":                {may: []string{"engine/access", "engine"}, never: database},
 	"views":                   {may: []string{"static"}, never: slices.Concat(database, []string{"github.com/labstack/echo"})},
 	"static":                  {never: slices.Concat(database, []string{"github.com/labstack/echo", "github.com/a-h/templ"})},
+	"e2e/mutants":             {},
 	"e2e":                     {tests: []string{"*"}},
 	"e2e/chaos":               {tests: []string{"*"}},
 	"e2e/chaos/worker":        {may: []string{"db", "engine"}},
