@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -141,4 +142,20 @@ func embedded(files fs.FS) []MigrationStatus {
 		}
 	}
 	return list
+}
+
+// ErrReadOnly says that the database takes no writes: a standby, or one that was told so.
+var ErrReadOnly = errors.New("the database takes no writes")
+
+// CheckWritable returns [ErrReadOnly] where a transaction can't write, or why the
+// database can't be asked. A full disk it does not find.
+func CheckWritable(ctx context.Context, q Querier) error {
+	var readOnly bool
+	if err := q.QueryRow(ctx, "SELECT current_setting('transaction_read_only')::boolean").Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return ErrReadOnly
+	}
+	return nil
 }

@@ -101,6 +101,13 @@ func Local(ln net.Listener) string {
 func DatabaseChecks(pool *pgxpool.Pool) []ops.Check {
 	return []ops.Check{
 		{Name: "database", Run: pool.Ping},
+		{Name: "writable", Tell: true, Run: func(ctx context.Context) error {
+			err := db.CheckWritable(ctx, pool)
+			if err != nil && !errors.Is(err, db.ErrReadOnly) {
+				return errors.New("the database cannot be asked")
+			}
+			return err
+		}},
 		{Name: "migrations", Tell: true, Run: func(ctx context.Context) error {
 			err := db.CheckSchema(ctx, pool)
 			var mismatch *db.SchemaMismatchError
