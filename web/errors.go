@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -40,6 +41,7 @@ var codes = map[string]struct {
 	"validation-failed":         {http.StatusUnprocessableEntity, "The request was not accepted"},
 	"idempotency-key-reused":    {http.StatusUnprocessableEntity, "The key was used with other content"},
 	"idempotency-key-in-flight": {http.StatusConflict, "The first call with this key has not finished"},
+	"unique-conflict":           {http.StatusConflict, "Another job holds the unique key"},
 	"timeout":                   {http.StatusServiceUnavailable, "The request took too long"},
 	"unavailable":               {http.StatusServiceUnavailable, "The database is not available"},
 	"internal":                  {http.StatusInternalServerError, "Something went wrong here"},
@@ -69,6 +71,7 @@ func problemOf(err error) problem {
 		bad        *api.RequestError
 		validation *engine.ValidationError
 		reused     *engine.KeyReusedError
+		held       *engine.UniqueConflictError
 		state      *engine.StateError
 		routing    *echo.HTTPError
 	)
@@ -84,6 +87,10 @@ func problemOf(err error) problem {
 			JobID: reused.Holder.String()}
 	case errors.Is(err, engine.ErrKeyInFlight):
 		return problem{Code: "idempotency-key-in-flight", Detail: "Another call holds this key. Try again.", retryAfter: "1"}
+	case errors.As(err, &held):
+		return problem{Code: "unique-conflict", Detail: heldBy(held), JobID: held.Holder.String(), JobStatus: string(held.State)}
+	case errors.Is(err, engine.ErrUniqueInFlight):
+		return problem{Code: "unique-conflict", Detail: "Another call is taking this unique key and has not finished. Try again.", retryAfter: "1"}
 	case errors.As(err, &state):
 		return stateProblem(state)
 	case errors.Is(err, engine.ErrJobNotFound):
@@ -107,6 +114,13 @@ func problemOf(err error) problem {
 }
 
 const lostAnswer = "The database's answer was lost: what was asked may or may not have happened. Repeat an enqueue under the same Idempotency-Key: it gives one job."
+
+func heldBy(e *engine.UniqueConflictError) string {
+	if e.State.Finished() && !e.Until.IsZero() {
+		return "Job " + e.Holder.String() + " is " + string(e.State) + " and holds the unique key until " + e.Until.UTC().Format(time.RFC3339) + "."
+	}
+	return "Job " + e.Holder.String() + " holds the unique key and is " + string(e.State) + "."
+}
 
 func validationProblem(e *engine.ValidationError) problem {
 	if e.Has("payload", "too-large") {

@@ -23,6 +23,9 @@ type enqueueFlags struct {
 	delay, runTimeout                               time.Duration
 	maxAttempts                                     int
 	tags                                            []string
+	uniqueKey, uniqueScope, onConflict, copiedFrom  string
+	uniqueStates                                    []string
+	uniqueWindow                                    time.Duration
 }
 
 func newJobsEnqueueCommand(a *app) *cobra.Command {
@@ -31,6 +34,7 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 		Use: "enqueue TYPE", Short: "Add a job", Args: exactly("the type of the job"),
 		Example: `  jobctl jobs enqueue email --payload '{"to":"ann@example.com","subject":"Hello","text":"It works."}'
   jobctl jobs enqueue webhook --payload @hook.json --queue hooks --priority high --key order-8123
+  jobctl jobs enqueue sync --unique-key customer-42 --on-conflict replace
   generate-report-request | jobctl jobs enqueue report --payload - --delay 10m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body, err := f.body(cmd, args[0], a.in)
@@ -49,7 +53,14 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 			if err := json.Unmarshal(answer, &job); err != nil {
 				return fmt.Errorf("read the server's answer: %w", err)
 			}
-			a.say("Accepted. Follow it with: jobctl jobs get %s", job.ID)
+			switch job.UniqueOutcome {
+			case "held":
+				a.say("Not added: job %s holds the unique key.", job.ID)
+			case "replaced":
+				a.say("Job %s waited under the unique key; it has the new content.", job.ID)
+			default:
+				a.say("Accepted. Follow it with: jobctl jobs get %s", job.ID)
+			}
 			return jobView.print(a, answer, []json.RawMessage{answer})
 		},
 	}
@@ -64,7 +75,28 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.expiresAt, "expires-at", "", "dead if no run has begun by this `time`")
 	flags.StringArrayVar(&f.tags, "tag", nil, "`tag` for searching; may be repeated")
 	flags.StringVar(&f.key, "key", "", "idempotency `key`: the same one again answers the first job")
+	flags.StringVar(&f.uniqueKey, "unique-key", "", "`key` that one job at a time may stand for")
+	flags.StringVar(&f.uniqueScope, "unique-scope", "", "among the jobs of its type, queue, or all: `type`, queue or global")
+	flags.StringSliceVar(&f.uniqueStates, "unique-states", nil, "`states` in which a job holds its key: waiting,running (default), waiting, or waiting,running,dead")
+	flags.DurationVar(&f.uniqueWindow, "unique-window", 0, "hold the key so long from now, whatever becomes of the job, such as 1h")
+	flags.StringVar(&f.onConflict, "on-conflict", "", "while another job holds the key: `return` it, replace it if it waits, or reject")
+	flags.StringVar(&f.copiedFrom, "copied-from", "", "`id` of the job that this is a copy of")
 	return cmd
+}
+
+// unique is the request's object of that name, of the flags that were given.
+func (f *enqueueFlags) unique(given func(string) bool) map[string]any {
+	u := map[string]any{}
+	for _, x := range []struct {
+		flag, field string
+		value       any
+	}{{"unique-key", "key", f.uniqueKey}, {"unique-scope", "scope", f.uniqueScope}, {"unique-states", "states", f.uniqueStates},
+		{"unique-window", "window_seconds", f.uniqueWindow.Seconds()}, {"on-conflict", "on_conflict", f.onConflict}} {
+		if given(x.flag) {
+			u[x.field] = x.value
+		}
+	}
+	return u
 }
 
 // body is the request. The payload is sent as it was given: no number in it passes
@@ -107,6 +139,15 @@ func (f *enqueueFlags) body(cmd *cobra.Command, jobType string, stdin io.Reader)
 	}
 	if given("tag") {
 		body["tags"] = f.tags
+	}
+	if given("copied-from") {
+		body["copied_from"] = f.copiedFrom
+	}
+	if u := f.unique(given); len(u) > 0 {
+		if u["key"] == nil {
+			return nil, usage("", "--unique-key is needed by the other unique flags")
+		}
+		body["unique"] = u
 	}
 	if given("key") && f.key == "" {
 		return nil, usage("", "--key is empty")

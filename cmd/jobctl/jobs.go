@@ -35,7 +35,9 @@ type wireJob struct {
 	Payload     json.RawMessage `json:"payload"`
 	Result      json.RawMessage `json:"result"`
 	LastError   *wireError      `json:"last_error"`
-	Lease       *struct {
+	// UniqueOutcome is held or replaced, in the answer to an enqueue.
+	UniqueOutcome string `json:"unique_outcome"`
+	Lease         *struct {
 		WorkerID     string     `json:"worker_id"`
 		FencingToken string     `json:"fencing_token"`
 		ExpiresAt    *time.Time `json:"expires_at"`

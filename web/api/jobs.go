@@ -46,6 +46,8 @@ func (a *API) createJob(c echo.Context) error {
 	h.Set(echo.HeaderLocation, "/api/v1/jobs/"+done.ID.String())
 	if done.Duplicate {
 		h.Set("Idempotency-Replayed", "true")
+	}
+	if done.Duplicate || done.Unique != "" {
 		return answer(c, http.StatusOK, enqueuedOf(done))
 	}
 	return answer(c, http.StatusCreated, enqueuedOf(done))

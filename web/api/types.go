@@ -65,12 +65,15 @@ type enqueuedJSON struct {
 	RunAt       stamp           `json:"run_at"`
 	CreatedAt   stamp           `json:"created_at"`
 	Version     int             `json:"version"`
+	// UniqueOutcome is in the answer to an enqueue that met the holder of its
+	// unique key: held or replaced.
+	UniqueOutcome engine.UniqueOutcome `json:"unique_outcome,omitempty"`
 }
 
 func enqueuedOf(e engine.Enqueued) enqueuedJSON {
 	return enqueuedJSON{
-		ID: e.ID, Status: e.State, Type: e.Type, Queue: e.Queue, Priority: e.Priority, MaxAttempts: e.MaxAttempts,
-		RunAt: stamp(e.ScheduledAt), CreatedAt: stamp(e.CreatedAt), Version: 1,
+		ID: e.ID, Status: e.State, Type: e.Type, Queue: e.Queue, Priority: e.Priority, Attempts: e.Attempt, MaxAttempts: e.MaxAttempts,
+		RunAt: stamp(e.ScheduledAt), CreatedAt: stamp(e.CreatedAt), Version: e.Version, UniqueOutcome: e.Unique,
 	}
 }
 

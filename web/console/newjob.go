@@ -187,9 +187,11 @@ func (f jobForm) read() (args engine.RawArgs, o engine.EnqueueOptions, problems 
 		}
 	}
 	if f.CopiedFrom != "" {
-		if _, err := parseID(f.CopiedFrom); err != nil {
+		id, err := parseID(f.CopiedFrom)
+		if err != nil {
 			refuse("copied_from", "no job id")
 		}
+		o.CopiedFrom = id
 	}
 	return args, o, problems
 }
