@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
@@ -31,6 +30,8 @@ type ended struct {
 	progress
 	// settled tells a run that has more to clean up than its place.
 	flushed, asked bool
+	// closed tells a run that CompleteTx closed and counted.
+	closed bool
 }
 
 func (x *ended) plain() bool {
@@ -166,20 +167,6 @@ type key struct {
 type closedRuns struct {
 	all  bool
 	some map[key]bool
-	// cancelled are those that did not end as told, since their job was asked to
-	// stop.
-	cancelled map[key]bool
-}
-
-func closedOf(keys []key, batch int) closedRuns {
-	if len(keys) == batch {
-		return closedRuns{all: true}
-	}
-	c := closedRuns{some: make(map[key]bool, len(keys))}
-	for _, k := range keys {
-		c.some[k] = true
-	}
-	return c
 }
 
 func (c closedRuns) has(x *ended) bool { return c.all || c.some[x.key()] }
@@ -195,23 +182,15 @@ func (f *finisher) write(batch []ended) error {
 		return err
 	}
 	fault.Point("finish.before")
-	closed, err := f.send(ctx, batch, false)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" {
-		// Somebody closed one of them first: ask for each.
-		closed, err = f.send(ctx, batch, true)
+	closed := closedRuns{all: true}
+	err := f.sendWhole(ctx, batch)
+	if notAsTold(err) {
+		closed, err = f.sendEach(ctx, batch)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		f.tell(batch, closed)
 	}
-	if err := f.restate(ctx, batch, closed.cancelled); err != nil {
-		f.e.trouble("finish", err)
-	}
-	if err := f.refuse(ctx, batch, closed); err != nil {
-		f.e.trouble("finish", err)
-	}
-	f.tell(batch, closed)
-	return nil
+	return err
 }
 
 // settleInTx learns how runs that called CompleteTx went: their transaction may
@@ -226,7 +205,7 @@ func (f *finisher) settleInTx(ctx context.Context, batch []ended) error {
 		_, err := f.e.q.GetExecutionOutcome(ctx, f.e.hot, x.run.row.ID, x.run.row.FencingToken)
 		switch {
 		case err == nil:
-			x.verdict = verdict{outcome: OutcomeCompleted}
+			x.verdict, x.closed = verdict{outcome: OutcomeCompleted}, true
 		case errors.Is(err, pgx.ErrNoRows) && x.verdict.outcome == OutcomeCompleted:
 			x.verdict = x.run.verdict(errRolledBack, nil)
 		case !errors.Is(err, pgx.ErrNoRows):
@@ -238,52 +217,45 @@ func (f *finisher) settleInTx(ctx context.Context, batch []ended) error {
 
 var errRolledBack = errors.New("CompleteTx was called, but its transaction did not commit")
 
-// send writes the batch, its statistics and the end of its leases in one
-// pipeline, which is one transaction. It answers what was closed.
-func (f *finisher) send(ctx context.Context, batch []ended, careful bool) (closedRuns, error) {
-	keys := make([]key, 0, len(batch))
-	collect := func(rows pgx.Rows) error {
-		var k key
-		_, err := pgx.ForEachRow(rows, []any{&k.id, &k.token}, func() error {
-			keys = append(keys, k)
-			return nil
-		})
-		return err
-	}
-	var cancelled map[key]bool
+// sendWhole writes the batch, its statistics and the end of its leases in one
+// pipeline, which is one transaction: every run ends as told, or nothing is
+// written, see notAsTold.
+func (f *finisher) sendWhole(ctx context.Context, batch []ended) error {
 	b := &pgx.Batch{}
-	fast, slow := f.split(batch, careful)
+	fast, slow := f.split(batch, false)
 	if p := fast; len(p.JobIds) > 0 {
-		b.Queue(dbsqlc.CompleteJobs, p.WorkerID, p.Claims, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.StartedAt, p.WaitMs).Query(collect)
+		b.Queue(dbsqlc.CompleteJobs, p.Claims, p.WorkerID, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.StartedAt, p.WaitMs, true)
 	}
 	if p := slow; len(p.JobIds) > 0 {
 		b.Queue(dbsqlc.CloseJobs, p.Claims, p.WorkerID, uuidArray(p.JobIds), p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
-			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead, p.Worker).
-			Query(func(rows pgx.Rows) (err error) {
-				keys, cancelled, err = collectClosed(rows, keys)
-				return err
-			})
+			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead,
+			p.Worker, true)
 	}
+	drop, dropped := f.queueRest(b, batch, batch)
+	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	fault.Point("finish.after")
+	f.account(batch, drop, *dropped)
+	return nil
+}
+
+// queueRest queues what belongs to a batch's transaction beside the ends
+// themselves: live rows, leases without an open job, and the statistics of those
+// counted. It answers the leases asked for and, once sent, those that went.
+func (f *finisher) queueRest(b *pgx.Batch, batch, counted []ended) (drop []int64, dropped *[]int64) {
 	queueLive(b, batch)
-	drop := f.droppable(batch)
-	var dropped []int64
+	drop, dropped = f.droppable(batch), new([]int64)
 	if len(drop) > 0 {
 		b.Queue(dbsqlc.DropClosedClaims, drop, f.e.workerID).Query(func(rows pgx.Rows) (err error) {
-			dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			*dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
 		})
 	}
-	for _, s := range tally(batch) {
+	for _, s := range tally(counted) {
 		b.Queue(dbsqlc.AddStats, s.Queue, s.Type, s.Outcome, s.N, s.RunMs, s.WaitBuckets, s.RunBuckets)
 	}
-	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
-		return closedRuns{}, err
-	}
-	fault.Point("finish.after")
-	f.account(batch, drop, dropped)
-	closed := closedOf(keys, len(batch))
-	closed.cancelled = cancelled
-	return closed, nil
+	return drop, dropped
 }
 
 // droppable are the leases that have no open job once batch is written, and
@@ -324,65 +296,6 @@ func (f *finisher) account(batch []ended, asked, dropped []int64) {
 			}
 		}
 	}
-}
-
-// refuse keeps the evidence of writes whose token was no longer current, and
-// takes out of it what this process itself had closed before.
-func (f *finisher) refuse(ctx context.Context, batch []ended, closed closedRuns) error {
-	var ids []ID
-	var tokens []int64
-	var late []*ended
-	for i := range batch {
-		if x := &batch[i]; !closed.has(x) {
-			ids, tokens, late = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken), append(late, x)
-		}
-	}
-	if len(late) == 0 {
-		return nil
-	}
-	known, err := f.e.q.ListOutcomes(ctx, f.e.hot, ids, tokens, f.e.workerID)
-	if err != nil {
-		return err
-	}
-	outcomes := map[key]Outcome{}
-	for _, k := range known {
-		outcomes[key{k.JobID, k.FencingToken}] = Outcome(k.Outcome)
-	}
-	ids, tokens = ids[:0], tokens[:0]
-	var operations, tried []string
-	var counted []ended
-	for _, x := range late {
-		if outcomes[x.key()] == x.verdict.outcome {
-			closed.some[x.key()] = true // an answer was lost, or CompleteTx did it
-			if !x.run.closedInTx.Load() {
-				counted = append(counted, *x) // with the write whose answer was lost
-			}
-			continue
-		}
-		counted = append(counted, *x)
-		ids, tokens = append(ids, x.run.row.ID), append(tokens, x.run.row.FencingToken)
-		operations, tried = append(operations, operation(x.verdict.outcome)), append(tried, x.tried())
-	}
-	if err := f.uncount(ctx, counted); err != nil || len(ids) == 0 {
-		return err
-	}
-	fault.Point("finish.refused")
-	return f.e.q.RefuseWrites(ctx, f.e.hot, f.e.workerID, ids, tokens, operations, tried)
-}
-
-// uncount takes runs that were refused, or counted before, out of the statistics,
-// which were written with the batch before its answer was known.
-func (f *finisher) uncount(ctx context.Context, runs []ended) error {
-	for _, s := range tally(runs) {
-		s.N, s.RunMs = -s.N, -s.RunMs
-		for i := range s.WaitBuckets {
-			s.WaitBuckets[i], s.RunBuckets[i] = -s.WaitBuckets[i], -s.RunBuckets[i]
-		}
-		if err := f.e.q.AddStats(ctx, f.e.hot, s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // tell logs and counts what is durable now.

@@ -40,7 +40,7 @@ func (a *actor) finish(token int64, v verdict, drop dropper, jobs ...int) {
 		}
 	}
 	err := a.step(send(false))
-	if sqlState(err) == "23505" {
+	if notAsTold(err) {
 		err = a.step(func(ctx context.Context) error {
 			if err := a.tx.Rollback(ctx); err != nil {
 				return err
@@ -66,11 +66,16 @@ func (a *actor) finish(token int64, v verdict, drop dropper, jobs ...int) {
 
 func (a *actor) close(ctx context.Context, careful bool, closed map[key]Outcome, xs ...ended) error {
 	fast, slow := a.w.batch(keeper, careful, xs...)
-	if len(fast.JobIds) > 0 {
-		rows, err := a.w.q.CompleteJobs(ctx, a.tx, fast)
-		for _, r := range rows {
-			closed[key{r.JobID, r.FencingToken}] = OutcomeCompleted
+	fast.Whole, slow.Whole = !careful, !careful
+	if !careful {
+		for i := range xs {
+			closed[xs[i].key()] = xs[i].verdict.outcome
 		}
+	} else {
+		clear(closed)
+	}
+	if len(fast.JobIds) > 0 {
+		_, err := a.w.q.CompleteJobs(ctx, a.tx, fast)
 		return err
 	}
 	rows, err := a.w.q.CloseJobs(ctx, a.tx, slow)

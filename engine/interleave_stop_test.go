@@ -130,18 +130,14 @@ var finishByKeyShare = simple(func(ctx context.Context, a *actor) (func(), error
 		return nil, fmt.Errorf("CloseJobs has no FOR SHARE")
 	}
 	rows, err := a.tx.Query(ctx, weak, p.Claims, p.WorkerID, p.JobIds, p.Tokens, p.Attempts, p.Carried, p.Crashes, p.Started, p.StartedAt, p.WaitMs,
-		p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead, p.Worker)
+		p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead, p.Worker, false)
 	if err != nil {
 		return nil, err
 	}
-	keys, cancelled, err := collectClosed(rows, nil)
+	closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.CloseJobsRow])
 	return func() {
-		for _, k := range keys {
-			o := OutcomeFailed
-			if cancelled[k] {
-				o = OutcomeCancelled
-			}
-			a.w.accept(k, o)
+		for _, r := range closed {
+			a.w.accept(key{r.JobID, r.FencingToken}, Outcome(r.Outcome))
 		}
 	}, err
 })

@@ -275,7 +275,7 @@ func claimParams(worker int64, most int) dbsqlc.ClaimJobsParams {
 func (w *world) ending(id ID, token int64, v verdict) ended {
 	now := time.Now()
 	return ended{verdict: v, run: &run{row: Row{ID: id, Attempt: 1, MaxAttempts: 5, FencingToken: token, Type: "race", Queue: DefaultQueue},
-		lease: &lease{token: token, claimedAt: now, sentAt: now}, began: now}}
+		lease: &lease{token: token, claimedAt: now, seenAt: now}, began: now}}
 }
 
 // batch is the finisher's own way from runs to the arguments of its two statements.

@@ -18,15 +18,17 @@ import (
 type lease struct {
 	token     int64
 	claimedAt time.Time // the database's clock
-	sentAt    time.Time // this process's clock, when the claim was sent
+	seenAt    time.Time // this process's clock, when the claim's answer came
 	open      atomic.Int32
 	stops     atomic.Pointer[[]ID] // its jobs that were asked to stop
 	cancel    context.CancelCauseFunc
 }
 
-// dbTime tells an instant of this process by the database's clock. It is late
-// by at most the claim's way there, so that no run begins before its claim.
-func (l *lease) dbTime(t time.Time) time.Time { return l.claimedAt.Add(t.Sub(l.sentAt)) }
+// dbTime tells an instant of this process by the database's clock. It is early by
+// the claim and its way back, so that no run begins before its claim, and none
+// begins after its end: counted from the question, a claim that waited for a
+// connection made its runs begin too late.
+func (l *lease) dbTime(t time.Time) time.Time { return l.claimedAt.Add(t.Sub(l.seenAt)) }
 
 // leases are those this process holds.
 type leases struct {
@@ -77,11 +79,11 @@ func (ls *leases) lose(asked, kept []int64) (lost int) {
 }
 
 // admit makes runs of claimed rows and hands them to the slots.
-func (e *Engine) admit(rows []dbsqlc.ClaimJobsRow, sent time.Time, suspect bool) {
+func (e *Engine) admit(rows []dbsqlc.ClaimJobsRow, seen time.Time, suspect bool) {
 	if len(rows) == 0 {
 		return
 	}
-	l := &lease{token: rows[0].Token, claimedAt: rows[0].ClaimedAt, sentAt: sent}
+	l := &lease{token: rows[0].Token, claimedAt: rows[0].ClaimedAt, seenAt: seen}
 	l.open.Store(int32(len(rows)))
 	ctx, cancel := context.WithCancelCause(e.runs)
 	l.cancel = cancel

@@ -1,6 +1,10 @@
 package engine
 
-import "context"
+import (
+	"context"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+)
 
 // late keeps what a handler brought after its run had been closed over its
 // head, for the evidence.
@@ -27,7 +31,7 @@ func (f *finisher) refuseLate() {
 	}
 	ctx, cancel := f.e.dbContext()
 	defer cancel()
-	if err := f.e.refuseWrites(ctx, late, func(x *ended) string { return operation(x.verdict.outcome) }); err != nil {
+	if err := f.e.refuseWrites(ctx, f.e.hot, late, func(x *ended) string { return operation(x.verdict.outcome) }); err != nil {
 		f.e.trouble("finish", err)
 		f.mu.Lock()
 		f.tooLate = append(late, f.tooLate...)[:min(len(late)+len(f.tooLate), maxTooLate)]
@@ -42,12 +46,12 @@ func (f *finisher) refuseLate() {
 const maxTooLate = 1000
 
 // refuseWrites keeps writes whose run had ended.
-func (e *Engine) refuseWrites(ctx context.Context, runs []ended, name func(*ended) string) error {
+func (e *Engine) refuseWrites(ctx context.Context, db dbsqlc.DBTX, runs []ended, name func(*ended) string) error {
 	ids, tokens := make([]ID, len(runs)), make([]int64, len(runs))
 	operations, tried := make([]string, len(runs)), make([]string, len(runs))
 	for i := range runs {
 		x := &runs[i]
 		ids[i], tokens[i], operations[i], tried[i] = x.run.row.ID, x.run.row.FencingToken, name(x), x.tried()
 	}
-	return e.q.RefuseWrites(ctx, e.hot, e.workerID, ids, tokens, operations, tried)
+	return e.q.RefuseWrites(ctx, db, e.workerID, ids, tokens, operations, tried)
 }

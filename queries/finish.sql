@@ -1,16 +1,23 @@
 -- name: CompleteJobs :many
 -- The fast path: plain successes. SQLSTATE 23505 says that someone closed one of them first: run CloseJobs instead,
 -- which asks and costs an eighth more. What does not come back had lost its lease: its result must be thrown away.
+-- whole: all of them or none. Nothing comes back then, and SQLSTATE 22012 (there is no other way to raise one without a
+-- function) says that one could not be closed: the transaction, with the statistics that count on it, did not happen.
 WITH live AS MATERIALIZED (
   SELECT k.id, k.claimed_at FROM job_claims AS k
   WHERE k.id = ANY(@claims::bigint[]) AND k.worker_id = @worker_id::bigint ORDER BY k.id FOR KEY SHARE),
 x AS (
   SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@tokens::bigint[]) AS token, unnest(@attempts::smallint[]) AS attempt,
-    unnest(@started_at::timestamptz[]) AS started_at, unnest(@wait_ms::int[]) AS wait_ms)
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
-SELECT x.job_id, x.token, @worker_id::bigint, live.claimed_at, x.started_at, x.wait_ms, x.attempt, 1
-FROM x JOIN live ON live.id = x.token
-RETURNING e.job_id, e.fencing_token;
+    unnest(@started_at::timestamptz[]) AS started_at, unnest(@wait_ms::int[]) AS wait_ms),
+closed AS (
+  INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
+  SELECT x.job_id, x.token, @worker_id::bigint, live.claimed_at, x.started_at, x.wait_ms, x.attempt, 1
+  FROM x JOIN live ON live.id = x.token
+  RETURNING e.job_id, e.fencing_token)
+SELECT c.job_id, c.fencing_token FROM closed AS c WHERE NOT @whole::boolean
+UNION ALL
+SELECT NULL, NULL WHERE CASE WHEN @whole::boolean THEN
+  1 / ((SELECT count(*) FROM closed) = cardinality(@job_ids::uuid[]))::int = 0 ELSE false END;
 
 -- name: CloseJobs :many
 -- Everything but a plain success. Only what this statement itself closed moves on, so that a run ends once whoever comes
@@ -18,6 +25,7 @@ RETURNING e.job_id, e.fencing_token;
 -- are the run's own number; carried is the count the job takes along. An empty text stands for NULL. A job that was asked
 -- to stop and did not complete is cancelled, whatever its handler made of it. FOR SHARE, since a stop request must be seen
 -- that committed while this waited for the lock: FOR KEY SHARE reads the lease as it was before an update.
+-- whole: as in CompleteJobs, and each with the outcome that was told.
 WITH live AS MATERIALIZED (
   SELECT k.id, k.claimed_at, k.stops FROM job_claims AS k
   WHERE k.id = ANY(@claims::bigint[]) AND k.worker_id = @worker_id::bigint ORDER BY k.id FOR SHARE),
@@ -63,7 +71,11 @@ dead AS (
   SELECT m.job_id, m.token, CASE WHEN @discard_dead::boolean THEN now() END, m.carried, m.crashes, m.queue, m.type, m.next,
     nullif(m.error_class, ''), nullif(m.error, ''), nullif(m.stack, ''), m.fingerprint, @worker::jsonb
   FROM moved AS m WHERE m.next IN ('exhausted', 'permanent', 'poison', 'expired'))
-SELECT closed.job_id, closed.fencing_token, closed.outcome FROM closed;
+SELECT c.job_id, c.fencing_token, c.outcome FROM closed AS c WHERE NOT @whole::boolean
+UNION ALL
+SELECT NULL, NULL, NULL WHERE CASE WHEN @whole::boolean THEN
+  1 / ((SELECT count(*) FROM closed AS c JOIN ends AS y ON y.job_id = c.job_id AND y.token = c.fencing_token AND y.outcome = c.outcome)
+    = cardinality(@job_ids::uuid[]))::int = 0 ELSE false END;
 
 -- name: DropClosedClaims :many
 -- Never waits, never drops a claim with an open job; what it skips is tried again with the next finish. The check is a
@@ -89,9 +101,10 @@ SELECT x.job_id, x.token, (SELECT s.fencing_token FROM job_states AS s WHERE s.i
 FROM (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@tokens::bigint[]) AS token, unnest(@operations::text[]) AS operation,
         unnest(@tried::text[]) AS tried) AS x;
 
--- name: CompleteJobInTx :execrows
--- CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
--- batch alone; no row is the answer that the lease is lost.
+-- name: CompleteJobInTx :one
+-- CompleteTx: closes one run inside the handler's transaction, and counts it there: the worker may die before it could.
+-- KEY SHARE leaves heartbeats and the other finishes of the batch alone; 0 is the answer that the lease is lost.
+WITH closed AS (
 INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result,
   progress, progress_text)
 SELECT @job_id::uuid, k.id, k.worker_id, k.claimed_at, @started_at::timestamptz, @wait_ms::int, @attempt::smallint, 1,
@@ -99,7 +112,12 @@ SELECT @job_id::uuid, k.id, k.worker_id, k.claimed_at, @started_at::timestamptz,
   nullif(@progress_text::text, '')
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
       WHERE c.id = @token::bigint AND @job_id::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
-ON CONFLICT (job_id, fencing_token) DO NOTHING;
+ON CONFLICT (job_id, fencing_token) DO NOTHING
+RETURNING e.job_id),
+counted AS (
+  INSERT INTO job_stats_deltas (queue, type, outcome, n, run_ms, wait_buckets, run_buckets)
+  SELECT @queue::text, @type::text, 1, 1, @run_ms::bigint, @wait_buckets::int[], @run_buckets::int[] FROM closed)
+SELECT count(*) FROM closed;
 
 -- name: GetExecutionOutcome :one
 SELECT e.outcome FROM job_executions AS e WHERE e.job_id = @job_id AND e.fencing_token = @token;

@@ -87,7 +87,11 @@ dead AS (
   SELECT m.job_id, m.token, CASE WHEN $22::boolean THEN now() END, m.carried, m.crashes, m.queue, m.type, m.next,
     nullif(m.error_class, ''), nullif(m.error, ''), nullif(m.stack, ''), m.fingerprint, $23::jsonb
   FROM moved AS m WHERE m.next IN ('exhausted', 'permanent', 'poison', 'expired'))
-SELECT closed.job_id, closed.fencing_token, closed.outcome FROM closed
+SELECT c.job_id, c.fencing_token, c.outcome FROM closed AS c WHERE NOT $24::boolean
+UNION ALL
+SELECT NULL, NULL, NULL WHERE CASE WHEN $24::boolean THEN
+  1 / ((SELECT count(*) FROM closed AS c JOIN ends AS y ON y.job_id = c.job_id AND y.token = c.fencing_token AND y.outcome = c.outcome)
+    = cardinality($3::uuid[]))::int = 0 ELSE false END
 `
 
 type CloseJobsParams struct {
@@ -114,6 +118,7 @@ type CloseJobsParams struct {
 	ProgressTexts []string
 	DiscardDead   bool
 	Worker        []byte
+	Whole         bool
 }
 
 type CloseJobsRow struct {
@@ -127,6 +132,7 @@ type CloseJobsRow struct {
 // are the run's own number; carried is the count the job takes along. An empty text stands for NULL. A job that was asked
 // to stop and did not complete is cancelled, whatever its handler made of it. FOR SHARE, since a stop request must be seen
 // that committed while this waited for the lock: FOR KEY SHARE reads the lease as it was before an update.
+// whole: as in CompleteJobs, and each with the outcome that was told.
 func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) ([]CloseJobsRow, error) {
 	rows, err := db.Query(ctx, CloseJobs,
 		arg.Claims,
@@ -152,6 +158,7 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 		arg.ProgressTexts,
 		arg.DiscardDead,
 		arg.Worker,
+		arg.Whole,
 	)
 	if err != nil {
 		return nil, err
@@ -171,7 +178,8 @@ func (q *Queries) CloseJobs(ctx context.Context, db DBTX, arg CloseJobsParams) (
 	return items, nil
 }
 
-const CompleteJobInTx = `-- name: CompleteJobInTx :execrows
+const CompleteJobInTx = `-- name: CompleteJobInTx :one
+WITH closed AS (
 INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome, logs, result,
   progress, progress_text)
 SELECT $1::uuid, k.id, k.worker_id, k.claimed_at, $2::timestamptz, $3::int, $4::smallint, 1,
@@ -180,6 +188,11 @@ SELECT $1::uuid, k.id, k.worker_id, k.claimed_at, $2::timestamptz, $3::int, $4::
 FROM (SELECT c.id, c.worker_id, c.claimed_at FROM job_claims AS c
       WHERE c.id = $9::bigint AND $1::uuid = ANY(c.job_ids) FOR KEY SHARE) AS k
 ON CONFLICT (job_id, fencing_token) DO NOTHING
+RETURNING e.job_id),
+counted AS (
+  INSERT INTO job_stats_deltas (queue, type, outcome, n, run_ms, wait_buckets, run_buckets)
+  SELECT $10::text, $11::text, 1, 1, $12::bigint, $13::int[], $14::int[] FROM closed)
+SELECT count(*) FROM closed
 `
 
 type CompleteJobInTxParams struct {
@@ -192,12 +205,17 @@ type CompleteJobInTxParams struct {
 	Progress     float32
 	ProgressText string
 	Token        int64
+	Queue        string
+	Type         string
+	RunMs        int64
+	WaitBuckets  []int32
+	RunBuckets   []int32
 }
 
-// CompleteTx: closes one run inside the handler's transaction. KEY SHARE leaves heartbeats and the other finishes of the
-// batch alone; no row is the answer that the lease is lost.
+// CompleteTx: closes one run inside the handler's transaction, and counts it there: the worker may die before it could.
+// KEY SHARE leaves heartbeats and the other finishes of the batch alone; 0 is the answer that the lease is lost.
 func (q *Queries) CompleteJobInTx(ctx context.Context, db DBTX, arg CompleteJobInTxParams) (int64, error) {
-	result, err := db.Exec(ctx, CompleteJobInTx,
+	row := db.QueryRow(ctx, CompleteJobInTx,
 		arg.JobID,
 		arg.StartedAt,
 		arg.WaitMs,
@@ -207,34 +225,44 @@ func (q *Queries) CompleteJobInTx(ctx context.Context, db DBTX, arg CompleteJobI
 		arg.Progress,
 		arg.ProgressText,
 		arg.Token,
+		arg.Queue,
+		arg.Type,
+		arg.RunMs,
+		arg.WaitBuckets,
+		arg.RunBuckets,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const CompleteJobs = `-- name: CompleteJobs :many
 WITH live AS MATERIALIZED (
   SELECT k.id, k.claimed_at FROM job_claims AS k
-  WHERE k.id = ANY($2::bigint[]) AND k.worker_id = $1::bigint ORDER BY k.id FOR KEY SHARE),
+  WHERE k.id = ANY($1::bigint[]) AND k.worker_id = $2::bigint ORDER BY k.id FOR KEY SHARE),
 x AS (
   SELECT unnest($3::uuid[]) AS job_id, unnest($4::bigint[]) AS token, unnest($5::smallint[]) AS attempt,
-    unnest($6::timestamptz[]) AS started_at, unnest($7::int[]) AS wait_ms)
-INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
-SELECT x.job_id, x.token, $1::bigint, live.claimed_at, x.started_at, x.wait_ms, x.attempt, 1
-FROM x JOIN live ON live.id = x.token
-RETURNING e.job_id, e.fencing_token
+    unnest($6::timestamptz[]) AS started_at, unnest($7::int[]) AS wait_ms),
+closed AS (
+  INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, wait_ms, attempt, outcome)
+  SELECT x.job_id, x.token, $2::bigint, live.claimed_at, x.started_at, x.wait_ms, x.attempt, 1
+  FROM x JOIN live ON live.id = x.token
+  RETURNING e.job_id, e.fencing_token)
+SELECT c.job_id, c.fencing_token FROM closed AS c WHERE NOT $8::boolean
+UNION ALL
+SELECT NULL, NULL WHERE CASE WHEN $8::boolean THEN
+  1 / ((SELECT count(*) FROM closed) = cardinality($3::uuid[]))::int = 0 ELSE false END
 `
 
 type CompleteJobsParams struct {
-	WorkerID  int64
 	Claims    []int64
+	WorkerID  int64
 	JobIds    []uuid.UUID
 	Tokens    []int64
 	Attempts  []int16
 	StartedAt []time.Time
 	WaitMs    []int32
+	Whole     bool
 }
 
 type CompleteJobsRow struct {
@@ -244,15 +272,18 @@ type CompleteJobsRow struct {
 
 // The fast path: plain successes. SQLSTATE 23505 says that someone closed one of them first: run CloseJobs instead,
 // which asks and costs an eighth more. What does not come back had lost its lease: its result must be thrown away.
+// whole: all of them or none. Nothing comes back then, and SQLSTATE 22012 (there is no other way to raise one without a
+// function) says that one could not be closed: the transaction, with the statistics that count on it, did not happen.
 func (q *Queries) CompleteJobs(ctx context.Context, db DBTX, arg CompleteJobsParams) ([]CompleteJobsRow, error) {
 	rows, err := db.Query(ctx, CompleteJobs,
-		arg.WorkerID,
 		arg.Claims,
+		arg.WorkerID,
 		arg.JobIds,
 		arg.Tokens,
 		arg.Attempts,
 		arg.StartedAt,
 		arg.WaitMs,
+		arg.Whole,
 	)
 	if err != nil {
 		return nil, err
