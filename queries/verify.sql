@@ -21,7 +21,7 @@ judged AS (
     + (j.id IS NOT NULL AND run.attempt - (run.claimed_at IS NOT NULL)::int <> coalesce(run.carried, 0)
        AND NOT (run.attempt = (run.claimed_at IS NOT NULL)::int AND j.replays > 0 AND coalesce(run.prev_outcome IN (2, 6, 7, 8, 9), false)))::int * 32
     + (coalesce(run.claimed_at IS NOT NULL AND j.version = 1 AND run.attempt > j.max_attempts, false))::int * 64
-    + (coalesce(run.prev_token IS NULL AND run.claimed_at < j.scheduled_at - make_interval(secs => @margin::float8), false))::int * 128
+    + (coalesce(run.prev_token IS NULL AND j.version = 1 AND run.claimed_at < j.scheduled_at - make_interval(secs => @margin::float8), false))::int * 128
     + ((run.finished_at > now() + make_interval(secs => @margin::float8))
        OR coalesce(run.started_at < run.claimed_at - make_interval(secs => @margin::float8), false)
        OR coalesce(run.started_at > run.finished_at + make_interval(secs => @margin::float8), false)
@@ -63,6 +63,7 @@ SELECT coalesce(pg_sequence_last_value('job_claims_id_seq'::regclass), 0)::bigin
 
 -- name: VerifyPlaces :many
 -- Every job stands in one place, or is closed by its last execution; and where it stands agrees with how its last run ended.
+-- version 1 is a job that nobody gave new content: limits and instants of others are not those that its runs had.
 WITH claimed AS (
   SELECT c.id AS token, unnest(c.job_ids) AS job_id, unnest(c.attempts) AS attempt, unnest(c.crashes) AS crashes FROM job_claims AS c),
 open_run AS MATERIALIZED (
@@ -105,7 +106,7 @@ bad AS (
       (s.reason = 'exhausted' AND s.outcome IN (2, 9)) OR (s.reason = 'permanent' AND s.outcome IN (2, 9))
       OR (s.reason = 'poison' AND s.outcome IN (6, 7)) OR (s.reason = 'expired' AND s.outcome = 8)), false)
     WHEN 'failed' THEN coalesce(s.outcome IN (2, 9), false)
-    WHEN 'scheduled' THEN s.outcome IS NULL OR s.outcome NOT IN (2, 8, 9) OR s.replays > 0
+    WHEN 'scheduled' THEN s.outcome IS NULL OR s.outcome NOT IN (2, 8, 9) OR s.replays > 0 OR s.version > 1
     ELSE s.outcome IS NULL OR s.outcome <> 8 OR s.replays > 0 END
   UNION ALL
   SELECT 'attempts_add_up', s.job_id, coalesce(s.token, s.last_token), format('%s carries attempt %s, its runs leave %s', s.place, s.attempt, coalesce(s.carried, 0))
@@ -127,7 +128,7 @@ bad AS (
   FROM standing AS s WHERE s.place = 'ready' AND s.due > now() + make_interval(secs => @margin::float8)
   UNION ALL
   SELECT 'retry_after_the_failure', s.job_id, s.last_token, format('due at %s, its run failed at %s', s.due, s.finished_at)
-  FROM standing AS s WHERE s.place = 'failed' AND s.outcome IN (2, 9)
+  FROM standing AS s WHERE s.place = 'failed' AND s.outcome IN (2, 9) AND s.version = 1
     AND (s.due < s.finished_at - make_interval(secs => @margin::float8) OR s.due > s.finished_at + make_interval(secs => @max_delay::float8))),
 counted AS (SELECT bad.*, row_number() OVER (PARTITION BY bad.rule ORDER BY bad.job_id DESC) AS n FROM bad)
 SELECT counted.rule::text AS rule, counted.job_id::text AS subject, coalesce(counted.token, 0)::bigint AS token, counted.detail::text AS detail
@@ -155,7 +156,18 @@ bad AS (
   WHERE l.closed >= l.runs AND l.last_closed < now() - make_interval(secs => @grace::float8) AND u.since < now()
     AND l.lease_expires_at < now() - make_interval(secs => @grace::float8)
   UNION ALL
-  SELECT 'leases_hold_open_jobs', l.id, format('it names %s jobs, some of them twice', l.jobs) FROM lease AS l WHERE l.runs <> l.jobs)
+  SELECT 'leases_hold_open_jobs', l.id, format('it names %s jobs, some of them twice', l.jobs) FROM lease AS l WHERE l.runs <> l.jobs
+  UNION ALL
+  SELECT 'leases_hold_open_jobs', v.fencing_token, format('progress of job %s, last told at %s, has no run', v.job_id, v.updated_at)
+  FROM job_live AS v CROSS JOIN upkeep AS u
+  WHERE v.updated_at < now() - make_interval(secs => 60 + @grace::float8) AND u.since < now() - interval '1 min'
+    AND (NOT EXISTS (SELECT 1 FROM job_claims AS c WHERE c.id = v.fencing_token)
+      OR EXISTS (SELECT 1 FROM job_executions AS e WHERE e.job_id = v.job_id AND e.fencing_token = v.fencing_token))
+  UNION ALL
+  SELECT 'leases_hold_open_jobs', q.fencing_token, format('%s asked job %s to stop at %s; its run ended at %s', q.actor, q.job_id, q.requested_at, e.finished_at)
+  FROM job_stop_requests AS q CROSS JOIN upkeep AS u JOIN job_executions AS e ON e.job_id = q.job_id AND e.fencing_token = q.fencing_token
+  WHERE e.finished_at < now() - make_interval(secs => 60 + @grace::float8) AND q.requested_at < now() - make_interval(secs => 60 + @grace::float8)
+    AND u.since < now() - interval '1 min')
 SELECT bad.rule::text AS rule, ('lease ' || bad.id)::text AS subject, bad.id::bigint AS token, bad.detail::text AS detail
 FROM bad ORDER BY bad.id DESC LIMIT @most::int;
 
@@ -205,9 +217,28 @@ FROM counted WHERE counted.n <= @most::int ORDER BY counted.rule, counted.n;
 SELECT 'acknowledged_exists'::text AS rule, k.job_id::text AS subject, 0::bigint AS token,
   format('the enqueue under key %s was answered with this job at %s; it is not there', quote_literal(k.key), k.created_at)::text AS detail
 FROM idempotency_keys AS k
-WHERE k.scope = 'enqueue' AND k.job_id IS NOT NULL AND k.created_at > now() - make_interval(secs => @retention::float8)
+WHERE k.scope = 'enqueue' AND k.job_id IS NOT NULL
+  -- When it was made stands in its id. A job that held a unique key may have been old when it was the answer.
+  AND ('x' || left(replace(k.job_id::text, '-', ''), 12))::bit(48)::bigint > extract(epoch FROM now() - make_interval(secs => @retention::float8)) * 1000
   AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = k.job_id)
 ORDER BY k.created_at DESC LIMIT @most::int;
+
+-- name: VerifyUniqueKeys :many
+-- A unique key is held by one living job, which its row names. A job that holds it only while it waits has left it with its
+-- first run, and may come back to wait beside another's; the dead are not looked at, since a discarded one has let go.
+WITH holder AS MATERIALIZED (
+  SELECT j.id, j.unique_key FROM jobs AS j CROSS JOIN LATERAL (
+    SELECT v.state, v.last_outcome FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
+  WHERE j.unique_key IS NOT NULL AND ((j.unique_through >= 2 AND s.state IN ('pending', 'failed', 'leased'))
+    OR (s.state = 'pending' AND s.last_outcome IS NULL))),
+bad AS (
+  SELECT min(h.id::text) AS subject, format('jobs %s hold one unique key', string_agg(h.id::text, ' and ' ORDER BY h.id)) AS detail
+  FROM holder AS h GROUP BY h.unique_key HAVING count(*) > 1
+  UNION ALL
+  SELECT h.id::text, coalesce('its unique key is held by job ' || k.job_id, 'its unique key is held by nobody')
+  FROM holder AS h LEFT JOIN job_unique_keys AS k ON k.key = h.unique_key WHERE k.job_id IS DISTINCT FROM h.id)
+SELECT 'unique_keys_held_once'::text AS rule, bad.subject::text AS subject, 0::bigint AS token, bad.detail::text AS detail
+FROM bad ORDER BY bad.subject DESC LIMIT @most::int;
 
 -- name: VerifyCounters :many
 -- A run and its count are written in one transaction, so they agree in any snapshot. Fewer counts than runs are looked for

@@ -25,11 +25,12 @@ var Rules = []Rule{
 	{"states_as_designed", "P2", "Where a job stands follows from how its last run ended, by the table of transitions."},
 	{"nothing_after_the_end", "P2", "A job that completed, was cancelled or expired neither waits nor runs afterwards, but for a replay."},
 	{"attempts_within_limit", "P2", "No run's attempt is above max_attempts, and no job waits that has used them all."},
+	{"unique_keys_held_once", "P2", "A unique key is held by one living job, the one that its row names."},
 	{"run_closed_once", "P3", "A run has one execution."},
 	{"tokens_rise", "P3", "A job's tokens rise, replays included, and none is above what was given out."},
 	{"claims_do_not_overlap", "P3", "A job is claimed only after its run before has been closed, by the database's clock."},
 	{"leases_end", "P4", "While somebody does the upkeep, no lease stands longer than the grace beyond its end."},
-	{"leases_hold_open_jobs", "P4", "A lease goes when its last job is closed, and names a job once."},
+	{"leases_hold_open_jobs", "P4", "A lease goes when its last job is closed, with what its runs told and were asked, and names a job once."},
 	{"crashes_add_up", "P5", "A job carries no more crashes than runs it lost since it last ended one by itself, and within the limit."},
 	{"retry_after_the_failure", "P6", "A job that failed becomes ready not before its failure, and waits for it no longer than 30 days."},
 	{"never_before_its_time", "P6", "A job's first run is claimed not before its scheduled_at, and none stands in line ahead of its time."},
@@ -86,6 +87,10 @@ var passes = []pass{
 	{"acts", []string{"acts_are_recorded", "trail_is_whole"},
 		func(ctx context.Context, c *check, tx pgx.Tx) ([]offence, error) {
 			return offences(c.q.VerifyActs(ctx, tx, c.most()))
+		}},
+	{"unique keys", []string{"unique_keys_held_once"},
+		func(ctx context.Context, c *check, tx pgx.Tx) ([]offence, error) {
+			return offences(c.q.VerifyUniqueKeys(ctx, tx, c.most()))
 		}},
 	{"counters", []string{"counters_equal_history"},
 		func(ctx context.Context, c *check, tx pgx.Tx) ([]offence, error) {

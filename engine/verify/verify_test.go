@@ -33,6 +33,9 @@ var breaks = []struct{ rule, what, sql string }{
 		VALUES (job('cancelled'), nextval('job_claims_id_seq'), 1, now(), now(), 1, 1)`},
 	{"nothing_after_the_end", "an expired job ran without a replay", `INSERT INTO job_executions (job_id, fencing_token, worker_id, claimed_at, started_at, attempt, outcome)
 		VALUES (job('expired'), nextval('job_claims_id_seq'), 1, now(), now(), 1, 1)`},
+	{"unique_keys_held_once", "two jobs under one key", `UPDATE jobs SET unique_key = (SELECT unique_key FROM jobs WHERE id = job('unique')), unique_through = 2 WHERE id = job('leased')`},
+	{"unique_keys_held_once", "the key of a living job was let go", `DELETE FROM job_unique_keys`},
+	{"unique_keys_held_once", "the key was given to another", `UPDATE job_unique_keys SET job_id = job('completed')`},
 	{"attempts_within_limit", "a run too many", `UPDATE jobs SET max_attempts = 1 WHERE id = job('exhausted')`},
 	{"attempts_within_limit", "a job waits with no attempt left", `UPDATE jobs SET max_attempts = 1 WHERE id = job('retrying')`},
 	{"run_closed_once", "a run has two executions", `ALTER TABLE job_executions DROP CONSTRAINT job_executions_pkey;

@@ -64,6 +64,7 @@ var fates = []struct {
 	{"snoozed", "snooze", engine.EnqueueOptions{}}, {"due", "ok", engine.EnqueueOptions{Delay: 20 * time.Millisecond}},
 	{"scheduled", "ok", engine.EnqueueOptions{Delay: time.Hour}}, {"cancelled", "ok", engine.EnqueueOptions{Delay: time.Hour}},
 	{"expired", "ok", engine.EnqueueOptions{Queue: "served"}},
+	{"unique", "ok", engine.EnqueueOptions{Delay: time.Hour, Unique: engine.Unique{Key: "k"}}},
 	{"ready", "ok", engine.EnqueueOptions{Queue: "elsewhere"}}, {"leased", "ok", engine.EnqueueOptions{Queue: "elsewhere"}},
 }
 
