@@ -117,7 +117,8 @@ func run(t *testing.T, copied string, s Suite) (failed []string, out string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout", "4m30s", "-run", s.Run, s.Package)
+	// Without the copy's path in what is built, the cache has every package but the broken one.
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-trimpath", "-timeout", "4m30s", "-run", s.Run, s.Package)
 	cmd.Dir = copied
 	cmd.WaitDelay = 10 * time.Second
 	var b bytes.Buffer

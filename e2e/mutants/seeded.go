@@ -19,13 +19,44 @@ const (
 	deadSQL   = "engine/internal/dbsqlc/deadletter.sql.go"
 )
 
+// How enqueue_job_keyed takes an idempotency key, down to the line that the
+// definition before it does not have.
+const (
+	keyByConflict = `        INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
+        VALUES ('enqueue', idempotency_key, hash, new_id, now() + make_interval(secs => key_ttl_seconds))
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+          SET request_hash = excluded.request_hash, job_id = excluded.job_id, created_at = now(), expires_at = excluded.expires_at
+          WHERE k.expires_at <= now();
+        EXIT WHEN FOUND;
+      EXCEPTION WHEN lock_not_available THEN
+        job_id := NULL;
+        outcome := 'in_flight';
+        RETURN NEXT;
+        RETURN;
+      END;
+      SELECT k.* INTO first FROM`
+	keyBySelect = `        PERFORM 1 FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.expires_at > now();
+        IF NOT FOUND THEN
+          INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
+          VALUES ('enqueue', idempotency_key, hash, new_id, now() + make_interval(secs => key_ttl_seconds));
+          EXIT;
+        END IF;
+      EXCEPTION WHEN lock_not_available THEN
+        job_id := NULL;
+        outcome := 'in_flight';
+        RETURN NEXT;
+        RETURN;
+      END;
+      SELECT k.* INTO first FROM`
+)
+
 // All are the seeded defects.
 var All = []Mutant{
 	{"no-token-check", "a finish closes whatever run of its job is open, not the one it held",
-		[]Edit{{finishSQL, "FROM x JOIN live ON live.id = x.token\nRETURNING",
+		[]Edit{{finishSQL, "FROM x JOIN live ON live.id = x.token\n  RETURNING",
 			`FROM (SELECT x.job_id, coalesce((SELECT max(c.id) FROM job_claims AS c WHERE x.job_id = ANY(c.job_ids)), x.token) AS token, x.attempt,
     x.started_at, x.wait_ms, x.token AS held FROM x) AS x LEFT JOIN live ON live.id = x.held
-RETURNING`}},
+  RETURNING`}},
 		[]Suite{lives, leases}},
 	{"reap-without-lock", "the reaper takes a lease that was renewed since it looked",
 		[]Edit{{reaperSQL, "DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(\n    SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()",
@@ -87,13 +118,7 @@ RETURNING`}},
 		[]Edit{{deadSQL, "x.discarded_at IS NULL RETURNING x.job_id)", "x.discarded_at IS NULL RETURNING x.job_id, setval('job_claims_id_seq', x.fencing_token, false))"}},
 		[]Suite{lives}},
 	{"key-by-select-then-insert", "an enqueue looks for its key and inserts if it sees none",
-		[]Edit{{"db/migrations/20261130100500_sql_door.sql", "        INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)\n",
-			"        PERFORM 1 FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = idempotency_key AND k.expires_at > now();\n        IF NOT FOUND THEN\n        INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)\n"},
-			{"db/migrations/20261130100500_sql_door.sql", `        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
-          SET request_hash = excluded.request_hash, job_id = excluded.job_id, created_at = now(), expires_at = excluded.expires_at
-          WHERE k.expires_at <= now();
-        EXIT WHEN FOUND;
-`, ";\n        EXIT;\n        END IF;\n"}},
+		[]Edit{{"db/migrations/20261130150100_unique_doors.sql", keyByConflict, keyBySelect}},
 		[]Suite{keys}},
 	{"reaper-leaves-the-run-open", "a lost run goes back to line without its execution",
 		[]Edit{{"engine/reaper.go", "			return e.countReaped(ctx, tx, rows)\n", `			for _, r := range rows {
