@@ -111,11 +111,14 @@ var readsEnvironment = []string{
 	"db/dbtest", // only tests link it, and they may be pointed at a server of one's own
 }
 
+// isTold is the one file beside them: a parent tells its child by a variable that it is one.
+const isTold = "engine/isolate_child.go"
+
 func TestOnlyConfigReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	readers := map[string]bool{}
 	for _, f := range parseModule(t) {
-		if len(f.environ) == 0 || f.isTest() { // a test that starts itself again tells the child by a variable
+		if len(f.environ) == 0 || f.isTest() || f.name == isTold && len(f.environ) == 1 { // a test that starts itself again tells the child by a variable
 			continue
 		}
 		readers[f.pkg()] = true

@@ -187,7 +187,7 @@ func (c *claimer) claimLanes(ctx context.Context, most, share int, full bool) (i
 	}
 	c.e.obs.ClaimTook(time.Since(sent), len(rows))
 	c.remember(rows)
-	c.e.admit(rows, time.Now(), false)
+	c.e.admit(rows, sent, false)
 	return len(rows), nil
 }
 
@@ -206,10 +206,11 @@ func (c *claimer) remember(rows []dbsqlc.ClaimJobsRow) {
 // claimSuspect takes one job whose last run was lost with its process, alone in
 // its lease and one at a time, so that another loss names its culprit.
 func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
-	if c.e.suspects.Load() > 0 || len(c.queues) == 0 || !c.sawSuspect && time.Now().Before(c.suspectAt) {
+	if c.e.suspects.Load() > 0 || c.e.isolator.resting() || len(c.queues) == 0 || !c.sawSuspect && time.Now().Before(c.suspectAt) {
 		return 0, nil
 	}
 	c.suspectAt = time.Now().Add(suspectEvery)
+	sent := time.Now()
 	rows, err := c.e.q.ClaimSuspect(ctx, c.e.hot, c.queues, c.e.types, c.e.workerID, c.e.cfg.LeaseDuration.Seconds())
 	if err != nil {
 		return 0, err
@@ -222,7 +223,7 @@ func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
 	for i, r := range rows {
 		same[i] = dbsqlc.ClaimJobsRow(r)
 	}
-	c.e.admit(same, time.Now(), true)
+	c.e.admit(same, sent, true)
 	return len(rows), nil
 }
 

@@ -19,12 +19,18 @@
 // for them, start an [Engine], and enqueue with its [Client]; in a transaction
 // of your own with [Client.EnqueueTx], from any language with the SQL function
 // enqueue_job. A job runs at least once: [Once] and [CompleteTx] tie its effects
-// in the same database to its end.
+// in the same database to its end. What all handlers need, such as tracing or a
+// tenant, is [Middleware].
+//
+// A job whose run was lost with its process is a suspect. It runs in a child
+// process, which is this program started again: its Start runs suspects and never
+// returns. So call Start before what a second process of the program must not do,
+// or ask [InChild].
 //
 // # Where to read on
 //
 // claim.go, lease.go, execute.go, outcome.go and finish.go are a job's way
-// through a worker, in this order; reaper.go, promote.go, lead.go and
+// through a worker, in this order; isolate.go is a suspect's; reaper.go, promote.go, lead.go and
 // retention.go the upkeep. Each has its statements in the file of queries/ that
 // bears its name.
 package engine

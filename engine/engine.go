@@ -70,6 +70,20 @@ type Config struct {
 	// CrashLimit is how many runs of a suspect may be seen to die with their own
 	// process before it is a dead letter. Default 3.
 	CrashLimit int
+	// Isolation says where suspects run. Default [IsolateAuto]: in a child process,
+	// which is this program started again. In the child, Start runs them and ends the
+	// process when there are no more.
+	Isolation Isolation
+	// SuspectMemoryBytes is how much memory a suspect's process may take beyond what
+	// the program has at its start, so that a job that takes too much ends that
+	// process alone. At least 16 MiB; Linux only. Default: no limit.
+	SuspectMemoryBytes int64
+	// OnStart is called by Start before the first job is claimed, with its ctx; an
+	// error refuses the start. OnStop is called once the last handler has returned,
+	// after an OnStart that succeeded; it must return when its ctx ends. Both are
+	// called in the child process for suspects too. Default: none.
+	OnStart func(ctx context.Context) error
+	OnStop  func(ctx context.Context)
 	// Prefetch is how many jobs are claimed beyond the free slots, at most 1000.
 	// Negative: about 100 ms of work, as measured. Default negative; NoPrefetch
 	// claims none ahead.
@@ -100,6 +114,7 @@ type Engine struct {
 	q      *dbsqlc.Queries
 	client *Client
 	types  []string
+	chain  HandlerFunc // the middleware around each handler; nil without any
 
 	hot  *pgxpool.Pool // claims and finishes, with pinned plans
 	beat *pgxpool.Pool // heartbeats: never behind job traffic
@@ -115,6 +130,7 @@ type Engine struct {
 	leases   leases
 	pace     pace
 	running  []atomic.Pointer[run]
+	isolator *isolator
 
 	inFlight  atomic.Int64 // claimed here and not yet out of a slot
 	busy      atomic.Int64
@@ -173,6 +189,7 @@ func New(c Config) (*Engine, error) {
 		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}},
 		stopHint: make(chan struct{}, 1)}
 	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
+	e.isolator, e.chain = newIsolator(e), c.Workers.around(callHandler)
 	client.wake = e.claimer.wake
 	e.runs, e.endRuns = context.WithCancelCause(context.Background())
 	e.claims, e.endClaim = context.WithCancel(context.Background())
@@ -224,6 +241,9 @@ func (c *Config) fill() error {
 		c.HeartbeatInterval, c.LeaseDuration)
 	or(&c.CrashLimit, 3)
 	wrong(c.CrashLimit >= 1 && c.CrashLimit <= lostRunLimit, "CrashLimit %d: use 1 to %d", c.CrashLimit, lostRunLimit)
+	wrong(c.SuspectMemoryBytes == 0 || canLimitMemory && c.SuspectMemoryBytes >= 16<<20, "SuspectMemoryBytes %d: use 16777216 or more, on Linux",
+		c.SuspectMemoryBytes)
+	wrong(c.Isolation != IsolateAlways || canIsolate, "Isolation IsolateAlways: there are no child processes for suspects on this system")
 	if c.Prefetch == 0 && !c.NoPrefetch {
 		c.Prefetch = -1
 	}
@@ -271,6 +291,12 @@ func (e *Engine) Client() *Client { return e.client }
 
 // Start registers this worker and begins to claim. ctx bounds the start alone.
 // It returns once the database knows the worker; after an error nothing runs.
+//
+// In a child process for suspects (see [Config.Isolation]) it runs those, ends
+// the process when its parent lets it go or is gone, and returns only an error
+// that keeps it from beginning: OnStart's, for one. Where a program has several
+// engines, the Start of those whose child it is not does nothing. Call it before
+// listeners are opened, so that the child opens none.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -280,11 +306,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	case e.started:
 		return errors.New("start engine: it runs already")
 	}
-	if err := e.openPools(ctx); err != nil {
-		return err
+	if in := inherited(); in != nil {
+		return e.serveParent(ctx, in)
 	}
-	if err := e.register(ctx); err != nil {
-		e.closePools()
+	if err := e.open(ctx); err != nil {
 		return err
 	}
 	e.started = true

@@ -40,6 +40,8 @@ type run struct {
 	// suspect tells a job whose last run was lost with its process.
 	suspect    bool
 	closedInTx atomic.Bool
+	isolated   bool           // its handler runs in a child process
+	parent     *suspectRunner // set in the child
 
 	handler atomic.Pointer[runContext] // of the handler, once it is called
 	stopAt  atomic.Int64               // when this process learned of a stop request, by its clock in Unix ns; 0 without one
@@ -68,7 +70,11 @@ func (r *run) logger() *slog.Logger {
 	defer r.mu.Unlock()
 	if r.slog == nil {
 		r.log = &runLog{fresh: &r.fresh}
-		r.slog = slog.New(&runHandler{log: r.log, outer: r.engine.log.With(r.attrs()...).Handler()})
+		h := &runHandler{log: r.log, outer: r.engine.log.With(r.attrs()...).Handler()}
+		if r.parent != nil {
+			h.tell = r.parent.line(r)
+		}
+		r.slog = slog.New(h)
 	}
 	return r.slog
 }
@@ -106,6 +112,10 @@ func (r *run) settle(v verdict) bool {
 			return false
 		}
 		if r.state.CompareAndSwap(s, runSettled) {
+			if r.parent != nil {
+				r.parent.ended(r, v)
+				return true
+			}
 			r.engine.finisher.add(r, v)
 			return true
 		}
@@ -163,12 +173,8 @@ func (e *Engine) execute(i int, r *run) {
 		r.settle(handedBack(r.row))
 		return
 	}
-	r.began = time.Now() // before the state, which tells watch that it may read it
-	if !r.state.CompareAndSwap(runWaiting, runRunning) {
-		return // handed back meanwhile
-	}
-	started := r.lease.dbTime(r.began)
-	if r.expiresAt != nil && !r.expiresAt.After(started) {
+	began := time.Now()
+	if r.expiresAt != nil && !r.expiresAt.After(r.lease.dbTime(began)) {
 		r.settle(expired(r.row))
 		return
 	}
@@ -176,9 +182,28 @@ func (e *Engine) execute(i int, r *run) {
 		r.settle(stopped(r.row, nil))
 		return
 	}
-	if e.log.Enabled(r.ctx, slog.LevelInfo) {
-		e.log.With(r.attrs()...).Info(LogJobStarted, "wait_ms", started.Sub(r.row.ReadyAt).Milliseconds())
+	if r.suspect && e.isolator.run(r) {
+		return
 	}
+	if r.begin(began) { // else it was handed back meanwhile
+		e.handle(r)
+	}
+}
+
+// begin marks the run as under way, unless it was settled before.
+func (r *run) begin(at time.Time) bool {
+	r.began = at // before the state, which tells watch that it may read it
+	if !r.state.CompareAndSwap(runWaiting, runRunning) {
+		return false
+	}
+	if r.engine.log.Enabled(r.ctx, slog.LevelInfo) {
+		r.engine.log.With(r.attrs()...).Info(LogJobStarted, "wait_ms", r.lease.dbTime(at).Sub(r.row.ReadyAt).Milliseconds())
+	}
+	return true
+}
+
+// handle runs the handler of a run that has begun, and settles it.
+func (e *Engine) handle(r *run) {
 	ctx := newRunContext(r)
 	if r.handler.Store(ctx); r.stopAt.Load() != 0 {
 		ctx.halt(ErrStopRequested)
@@ -240,7 +265,11 @@ func (e *Engine) call(ctx context.Context, r *run) (err error) {
 		}
 		r.finish(errors.New("the handler called runtime.Goexit"), nil)
 	}()
-	err = r.reg.work(ctx, r)
+	if e.chain != nil {
+		err = e.chain(ctx, r.row)
+	} else {
+		err = r.reg.work(ctx, r)
+	}
 	returned = true
 	return err
 }
@@ -251,7 +280,7 @@ func (e *Engine) watch(ctx context.Context) error {
 	now := time.Now()
 	for i := range e.running {
 		r := e.running[i].Load()
-		if r == nil || r.state.Load() != runRunning || now.Before(r.began.Add(r.timeout+stuckGrace)) {
+		if r == nil || r.state.Load() != runRunning || r.isolated || now.Before(r.began.Add(r.timeout+stuckGrace)) {
 			continue
 		}
 		if !r.settleOver(r.verdict(timeoutError(r.timeout), ErrTimeout)) {

@@ -15,9 +15,6 @@ func (f *finisher) split(batch []ended, careful bool) (fast dbsqlc.CompleteJobsP
 	slow.DiscardDead, slow.Worker = f.e.cfg.DiscardDead, f.e.self
 	for i := range batch {
 		x := &batch[i]
-		if x.closed {
-			continue
-		}
 		row := &x.run.row
 		started, wait := x.started(), int32(min(x.wait().Milliseconds(), 1<<31-1))
 		if x.plain() && !careful && !x.run.closedInTx.Load() {
@@ -98,7 +95,7 @@ func bucketOf(d time.Duration) int {
 	return len(bucketBounds)
 }
 
-// tally sums a batch by queue, type and outcome, without what CompleteTx counted.
+// tally sums a batch by queue, type and outcome.
 func tally(batch []ended) []dbsqlc.AddStatsParams {
 	type line struct {
 		queue, jobType string
@@ -108,9 +105,6 @@ func tally(batch []ended) []dbsqlc.AddStatsParams {
 	var sums []dbsqlc.AddStatsParams
 	for i := range batch {
 		x := &batch[i]
-		if x.closed {
-			continue
-		}
 		l := line{x.run.row.Queue, x.run.row.Type, x.verdict.outcome}
 		at, ok := index[l]
 		if !ok {
@@ -141,6 +135,8 @@ func (e *Engine) logEnded(x *ended) {
 		level, message = slog.LevelError, LogJobFailedPermanently
 	case v.outcome == OutcomeFailed || v.outcome == OutcomeTimedOut:
 		level, message = slog.LevelWarn, LogJobFailedRetrying
+	case v.outcome == OutcomeCrashed:
+		level, message = slog.LevelWarn, LogJobCrashed
 	case v.outcome != OutcomeCompleted:
 		message = "job " + v.outcome.String()
 	}

@@ -289,7 +289,7 @@ func (w *life) end(a lifeArgs, settle func(*run)) (string, error) {
 	before := w.refused[e].n.Load()
 	r.state.Store(runRunning) // a worker may try to write the same end again
 	r.began = time.Now()
-	r.lease.seenAt = r.began.Add(-time.Millisecond)
+	r.lease.sentAt = r.began.Add(-time.Millisecond)
 	settle(r)
 	if err := e.finisher.write(e.finisher.next()); err != nil {
 		return "", err
@@ -306,7 +306,7 @@ func (w *life) handback(a lifeArgs) (string, error) {
 
 // crash j1 token=1: a living parent saw the run's process die.
 func (w *life) crash(a lifeArgs) (string, error) {
-	return w.end(a, func(r *run) { r.settle(crashed(r.row, r.engine.cfg.CrashLimit, "signal: killed")) })
+	return w.end(a, func(r *run) { r.settle(crashed(r.row, r.engine.cfg.CrashLimit, "signal: killed", "")) })
 }
 
 func (w *life) heartbeat(a lifeArgs) (string, error) {

@@ -48,6 +48,9 @@ func (r *run) setProgress(percent float64, text string) {
 	r.progress = p
 	r.mu.Unlock()
 	r.fresh.Store(true)
+	if r.parent != nil {
+		r.parent.tell(report{Token: r.row.FencingToken, Progress: &reportedProgress{p.percent, p.text}})
+	}
 }
 
 // told is what a run has told so far.
@@ -128,7 +131,7 @@ func (e *Engine) refuseLive(ctx context.Context, refused []ended) error {
 		return nil
 	}
 	const operation = "progress"
-	if err := e.refuseWrites(ctx, e.hot, refused, func(*ended) string { return operation }); err != nil {
+	if err := e.refuseWrites(ctx, refused, func(*ended) string { return operation }); err != nil {
 		for i := range refused {
 			refused[i].run.fresh.Store(true)
 		}

@@ -9,6 +9,7 @@ const (
 	LogJobStarted           = "job started"
 	LogJobCompleted         = "job completed"
 	LogJobFailedRetrying    = "job failed, retrying"
+	LogJobCrashed           = "job crashed"
 	LogJobFailedPermanently = "job failed permanently"
 	LogStaleLockRecovered   = "stale lock recovered"
 	LogWorkerStarted        = "worker started"

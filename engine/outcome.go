@@ -123,13 +123,14 @@ func expired(row Row) verdict {
 }
 
 // crashed is for a run whose process was seen to die by a parent that lives
-// on. limit is CRASH_LIMIT; a crash uses no attempt.
-func crashed(row Row, limit int, message string) verdict {
+// on. limit is CRASH_LIMIT; a crash uses no attempt. stack may be empty.
+func crashed(row Row, limit int, message, stack string) verdict {
 	v := verdict{outcome: OutcomeCrashed, next: nextReady, carried: row.Attempt - 1, crashes: row.Crashes + 1,
-		class: "crash", message: clean(message, maxErrorBytes)}
-	v.fingerprint = fingerprint(row.Type, v.class, v.message, "")
+		class: "crash", message: clean(message, maxErrorBytes), stack: clean(stack, maxStackBytes)}
+	v.fingerprint = fingerprint(row.Type, v.class, v.message, v.stack)
 	if v.crashes >= limit {
 		v.next = next(ReasonPoison)
+		v.message = clean(fmt.Sprintf("quarantined: %d runs in a row were lost with their process. The last: %s", v.crashes, v.message), maxErrorBytes)
 	}
 	return v
 }

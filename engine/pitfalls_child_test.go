@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 		childTeller()
 	case "hooks":
 		childHooks()
+	case "host":
+		childHost()
 	}
 	os.Exit(0)
 }
@@ -76,6 +78,8 @@ var deaths = map[string]func(){
 	"stack":   func() { debug.SetMaxStack(16 << 20); overflow(0) }, // the default, 1 GB, takes seconds to fill
 	"map":     concurrentMapWrite,
 	"memory":  exhaustMemory,
+	"hoard":   hoard,
+	"signal":  func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); time.Sleep(time.Second) },
 	"routine": func() { go func() { panic("in a goroutine of the handler's own") }(); time.Sleep(time.Second) },
 }
 
@@ -117,15 +121,21 @@ func exhaustMemory() {
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
 		os.Exit(3)
 	}
-	var hoard [][]byte
-	for {
+	hoard()
+}
+
+// hoard asks for memory until it gets none, or has 4 GiB, which is a limit that nobody set.
+func hoard() {
+	var all [][]byte
+	for range 512 {
 		b := make([]byte, 8<<20)
 		for i := range b {
 			b[i] = 1
 		}
-		hoard = append(hoard, b)
-		_ = hoard
+		all = append(all, b)
 	}
+	fmt.Fprintln(os.Stderr, "got all of it", len(all))
+	os.Exit(3)
 }
 
 // childWorker runs jobs of type kill, which end the process, and neighbours that take a while, until it dies.

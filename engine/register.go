@@ -56,7 +56,8 @@ type TypeOptions struct {
 // Workers maps job types to what runs them. Fill it before [New]; it is not
 // safe to change afterwards.
 type Workers struct {
-	byType map[string]*registration
+	byType     map[string]*registration
+	middleware []Middleware
 }
 
 type registration struct {

@@ -79,6 +79,7 @@ func (l *runLog) json() string {
 type runHandler struct {
 	log    *runLog
 	outer  slog.Handler
+	tell   func(logLine) // in a child: the line goes to the parent, instead of outer
 	fields []slog.Attr
 	prefix string
 }
@@ -101,6 +102,10 @@ func (h *runHandler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	r.Attrs(add)
 	h.log.add(line)
+	if h.tell != nil {
+		h.tell(line)
+		return nil
+	}
 	if h.outer.Enabled(ctx, r.Level) {
 		return h.outer.Handle(ctx, r)
 	}

@@ -68,6 +68,7 @@ func (e *Engine) drain(ctx context.Context) error {
 	writes, cancel := context.WithTimeout(context.Background(), stopWrites)
 	e.until(writes, e.finisher.idle)
 	cancel()
+	e.isolator.close(ctx)
 	fault.Point("stop.written")
 	e.sayGoodbye()
 	fault.Point("stop.resigned")
@@ -76,6 +77,7 @@ func (e *Engine) drain(ctx context.Context) error {
 	e.buffer.close()
 	e.joinLoops()
 	e.closePools()
+	e.stopHook(ctx)
 	e.log.Info(LogWorkerStopped, "worker_id", e.workerID, "unfinished", unfinished)
 	if unfinished > 0 {
 		return fmt.Errorf("stop engine: %d handlers went on after their context had ended; their jobs were handed back", unfinished)

@@ -3,7 +3,8 @@
 -- It needs columns only: neither the worker's row nor the job's handler. Which jobs are open is asked by the insert, not
 -- by a look before it, whose snapshot is older than the lock it got. Nothing is reaped right after the server's start, once
 -- another leads (this one stood still meanwhile), nor where the clock is past not_after: it was moved, and the living must
--- renew first. A job that was asked to stop is cancelled. What the lost runs had told of themselves goes along.
+-- renew first. A job that was asked to stop is cancelled. What the lost runs had told of themselves goes along. A worker
+-- that has renewed its row since the lease's end lived on: the jobs did not end it, and are no suspects for it.
 WITH dead AS (
   DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(
     SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()
@@ -11,25 +12,26 @@ WITH dead AS (
       AND now() < coalesce(sqlc.narg('not_after')::timestamptz, 'infinity')
       AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> @leader::bigint AND l.expires_at > now())
     ORDER BY c.id LIMIT @max_claims::int FOR UPDATE SKIP LOCKED))
-  RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes, k.stops),
+  RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes, k.stops,
+    (SELECT w.state <> 'stopped' AND w.heartbeat_at > k.lease_expires_at FROM workers AS w WHERE w.id = k.worker_id) IS TRUE AS lived),
 told AS (
   DELETE FROM job_live AS l WHERE l.fencing_token = ANY(ARRAY(SELECT d.id FROM dead AS d))
   RETURNING l.fencing_token, l.job_id, l.progress, l.progress_text, l.logs),
 gone AS (
   SELECT d.id, d.worker_id, d.claimed_at, d.lease_expires_at, unnest(d.job_ids) AS job_id, unnest(d.attempts) AS attempt,
-    unnest(d.crashes) AS crashes, coalesce(d.stops, '{}') AS stops FROM dead AS d),
+    unnest(d.crashes) AS crashes, coalesce(d.stops, '{}') AS stops, d.lived FROM dead AS d),
 closed AS (
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, attempt, outcome, error_class, error, logs,
     progress, progress_text)
   SELECT g.job_id, g.id, g.worker_id, g.claimed_at, g.attempt + 1, CASE WHEN g.job_id = ANY(g.stops) THEN 5 ELSE 6 END, 'lease_expired',
-    'the worker stopped renewing the lease', t.logs, t.progress, t.progress_text
+    CASE WHEN g.lived THEN 'the lease expired while its worker lived on' ELSE 'the worker stopped renewing the lease' END, t.logs, t.progress, t.progress_text
   FROM gone AS g LEFT JOIN told AS t ON t.fencing_token = g.id AND t.job_id = g.job_id ORDER BY g.job_id
   ON CONFLICT (job_id, fencing_token) DO NOTHING
   RETURNING e.job_id, e.fencing_token, e.outcome),
 asked AS (
   DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(SELECT g.job_id FROM gone AS g WHERE g.job_id = ANY(g.stops)))),
 moved AS (
-  SELECT g.id, g.worker_id, g.lease_expires_at, g.job_id, g.attempt, (g.crashes + 1)::smallint AS crashes, j.queue, j.type, j.priority,
+  SELECT g.id, g.worker_id, g.lease_expires_at, g.job_id, g.attempt, (g.crashes + CASE WHEN g.lived THEN 0 ELSE 1 END)::smallint AS crashes, j.queue, j.type, j.priority,
     closed.outcome
   FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token
   CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j),
@@ -39,7 +41,7 @@ back AS (
 buried AS (
   INSERT INTO dead_letter_jobs (job_id, fencing_token, discarded_at, queue, type, attempt, crashes, reason, error_class, error, fingerprint, worker)
   SELECT m.job_id, m.id, CASE WHEN @discard_dead::boolean THEN now() END, m.queue, m.type, m.attempt, m.crashes, 'poison', 'lease_expired',
-    format('%s runs in a row were lost with their process', m.crashes), 'v1:lost:' || m.type,
+    format('quarantined: %s runs in a row were lost with their process', m.crashes), 'v1:lost:' || m.type,
     (SELECT jsonb_build_object('id', w.id::text, 'name', w.name, 'hostname', w.hostname, 'pid', w.pid, 'version', w.version)
      FROM workers AS w WHERE w.id = m.worker_id)
   FROM moved AS m WHERE m.outcome = 6 AND m.crashes > @crash_limit::int)
