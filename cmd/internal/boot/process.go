@@ -9,6 +9,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/buildinfo"
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/logging"
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
@@ -33,6 +34,9 @@ func Run(which config.Binary, service string, stdout, stderr io.Writer, open fun
 	if err != nil {
 		fmt.Fprintf(stderr, "%v\n", err)
 		return exitSettings
+	}
+	if engine.InChild() {
+		open, notes = runSuspects, nil // the parent has told them
 	}
 	b := buildinfo.Get()
 	log := logging.New(stderr, logging.Options{Level: cfg.Log.Level, Format: cfg.Log.Format, Service: service, Version: b.Version})

@@ -261,3 +261,25 @@ func (b *buffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// Children are the processes that the program has started and that live.
+func (p *Program) Children() []int {
+	p.t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var pids []int
+	for _, list := range lists {
+		b, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, word := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(word); err == nil && !zombie(pid) {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
