@@ -54,6 +54,10 @@ type Job struct {
 	Payload json.RawMessage
 }
 
+// Suspect tells a job whose last runs were lost with their process: it runs apart
+// from the others until a run ends by itself.
+func (j *Job) Suspect() bool { return j.Crashes > 0 && !j.State.Finished() }
+
 // Lease is who runs a job now.
 type Lease struct {
 	WorkerID     int64

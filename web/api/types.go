@@ -95,6 +95,7 @@ type jobJSON struct {
 	enqueuedJSON
 	Run          int64           `json:"run"`
 	Crashes      int             `json:"crashes"`
+	Suspect      bool            `json:"suspect,omitempty"`
 	Replays      int             `json:"replays"`
 	FencingToken *token          `json:"fencing_token,omitempty"`
 	UpdatedAt    stamp           `json:"updated_at"`
@@ -126,7 +127,7 @@ func jobOf(j inspect.Job) jobJSON {
 			ID: j.ID, Status: j.State, Type: j.Type, Queue: j.Queue, Priority: j.Priority, Attempts: j.Attempt,
 			MaxAttempts: j.MaxAttempts, RunAt: stamp(j.ScheduledAt), CreatedAt: stamp(j.CreatedAt), Version: j.Version,
 		},
-		Run: j.Run, Crashes: j.Crashes, Replays: j.Replays, UpdatedAt: stamp(j.UpdatedAt), StartedAt: stamp(j.StartedAt),
+		Run: j.Run, Crashes: j.Crashes, Suspect: j.Suspect(), Replays: j.Replays, UpdatedAt: stamp(j.UpdatedAt), StartedAt: stamp(j.StartedAt),
 		FinishedAt: stamp(j.FinishedAt), ExpiresAt: stamp(j.ExpiresAt), Tags: j.Tags, HeldReason: j.HeldReason, DeadReason: j.DeadReason,
 		DiscardedAt: stamp(j.DiscardedAt), CopiedFrom: j.CopiedFrom, Traceparent: j.Traceparent, Payload: j.Payload,
 		PayloadOmitted: j.Payload == nil,

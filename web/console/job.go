@@ -283,7 +283,7 @@ func reasonText(r engine.Reason) string {
 	case engine.ReasonPermanent:
 		return "its error is permanent"
 	case engine.ReasonPoison:
-		return "it crashed its worker too often"
+		return "its runs were lost with their process too often"
 	case engine.ReasonExpired:
 		return "it expired before it could run"
 	}
@@ -295,13 +295,30 @@ func (v *visit) jobNotices(d dossier) []views.Notice {
 	if d.job.Payload == nil {
 		list = append(list, views.Notice{State: views.StateLate, Title: "The payload could not be read."})
 	}
-	if d.job.Crashes > 0 && !d.job.State.Finished() {
+	switch {
+	case d.job.Suspect():
 		list = append(list, views.Notice{
-			State: views.StateLate, Title: plural(int64(d.job.Crashes), "run") + " of this job " + verb(int64(d.job.Crashes), "was", "were") + " lost with the worker.",
-			Text: text("It runs alone until one ends by itself."),
+			State: views.StateLate, Title: suspectText(&d.job),
+			Text: text("It is cleared once a run ends by itself. The attempts tell how each was lost."),
+		})
+	case d.job.DeadReason == engine.ReasonPoison:
+		list = append(list, views.Notice{
+			State: views.StateDead, Title: "Quarantined: " + plural(int64(d.job.Crashes), "run") + " in a row " + verb(int64(d.job.Crashes), "was", "were") +
+				" lost with " + verb(int64(d.job.Crashes), "its", "their") + " process.",
+			Text: text("The attempts tell how each ended. Replay only what is mended: it would end a process again."),
 		})
 	}
 	return list
+}
+
+// suspectText says why a job is treated apart.
+func suspectText(j *inspect.Job) string {
+	n, when := int64(j.Crashes), "next"
+	if j.State == engine.StateLeased {
+		when = "now"
+	}
+	return "Suspect: ran in " + plural(n, "run") + " that " + verb(n, "was", "were") + " lost with " + verb(n, "its", "their") +
+		" process; runs alone in a child process " + when + "."
 }
 
 func (v *visit) jobFacts(j *inspect.Job) []views.Fact {

@@ -215,7 +215,10 @@ func (v *visit) jobRow(j *inspect.Job) views.JobRow {
 			r.Duration = span(max(j.FinishedAt.Sub(j.StartedAt), 0))
 		}
 	}
-	if j.LastError != nil {
+	switch {
+	case j.Suspect():
+		r.Error = suspectText(j)
+	case j.LastError != nil:
 		r.Error = errorLine(j.LastError)
 	}
 	return r
