@@ -62,6 +62,9 @@ const (
 	proxies
 )
 
+// afterlife is how long a thawed worker is spared.
+const afterlife = 1500 * time.Millisecond
+
 // schedule makes the faults of a run, in order: the same for the same seed.
 func schedule(seed uint64, s size, lease time.Duration) []fault {
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -75,18 +78,39 @@ func schedule(seed uint64, s size, lease time.Duration) []fault {
 			all = append(all, make())
 		}
 	}
-	add(s.Kills, func() fault {
-		on := r.IntN(s.Workers)
-		if r.IntN(12) == 0 {
-			on = s.Workers // the server
+	// A frozen program is left alone until it has had the time to write what it
+	// may not write any more.
+	frozen := make([][]fault, s.Workers+1)
+	alone := func(f fault) bool {
+		return !slices.ContainsFunc(frozen[f.On], func(z fault) bool { return f.At < z.At+z.For+afterlife && f.At+f.For > z.At-afterlife })
+	}
+	try := func(make func() fault) fault {
+		f := make()
+		for n := 0; !alone(f) && n < 1000; n++ {
+			f = make()
 		}
-		return fault{At: at(), Kind: kill, On: on, For: between(0, 300*time.Millisecond)}
+		return f
+	}
+	for range s.Freezes {
+		f := try(func() fault {
+			return fault{At: at(), Kind: freeze, On: r.IntN(s.Workers), For: between(lease*3/2, lease*4)}
+		})
+		frozen[f.On] = append(frozen[f.On], f)
+		all = append(all, f)
+	}
+	add(s.Kills, func() fault {
+		return try(func() fault {
+			on := r.IntN(s.Workers)
+			if r.IntN(12) == 0 {
+				on = s.Workers // the server
+			}
+			return fault{At: at(), Kind: kill, On: on, For: between(0, 300*time.Millisecond)}
+		})
 	})
 	add(s.Terms, func() fault {
-		return fault{At: at(), Kind: term, On: r.IntN(s.Workers), For: between(0, 300*time.Millisecond)}
-	})
-	add(s.Freezes, func() fault {
-		return fault{At: at(), Kind: freeze, On: r.IntN(s.Workers), For: between(lease*3/2, lease*4)}
+		return try(func() fault {
+			return fault{At: at(), Kind: term, On: r.IntN(s.Workers), For: between(0, 300*time.Millisecond)}
+		})
 	})
 	ways := []string{"immediate", "kill", "kill-all"}
 	for i := range s.Crashes {
@@ -152,6 +176,22 @@ func TestAScheduleHasWhatItsSizeSays(t *testing.T) {
 			want := map[string]int{kill: s.Kills, term: s.Terms, freeze: s.Freezes, crash: s.Crashes, cut: s.Cuts, reset: s.Resets, slowdown: s.Slowdowns}
 			if d := cmp.Diff(want, count); d != "" {
 				t.Errorf("%s, seed %d (-want +got):\n%s", name, seed, d)
+			}
+		}
+	}
+}
+
+func TestAZombieIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	lease := 1500 * time.Millisecond
+	for seed := range uint64(20) {
+		plan := schedule(seed, sizes["full"], lease)
+		for i, z := range plan {
+			for _, f := range plan[i+1:] {
+				program := f.Kind == kill || f.Kind == term || f.Kind == freeze
+				if z.Kind == freeze && program && f.On == z.On && f.At < z.At+z.For+afterlife {
+					t.Errorf("seed %d: %s while %s", seed, f, z)
+				}
 			}
 		}
 	}

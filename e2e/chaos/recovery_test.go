@@ -72,8 +72,20 @@ func (e *evidence) troubled() []span {
 			spans = append(spans, span{h.At, h.At.Add(heartbeat + time.Second)})
 		}
 	}
-	spans = append(spans, e.leaderless()...)
+	spans = append(append(spans, e.leaderless()...), e.stalled()...)
 	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	return spans
+}
+
+// stalled are the spans in which the machine or the database stood: somebody who
+// looks at the leader twenty times a second did not get to it.
+func (e *evidence) stalled() []span {
+	var spans []span
+	for i := 1; i < len(e.leaders); i++ {
+		if from, to := e.leaders[i-1].At, e.leaders[i].At; to.Sub(from) > 200*time.Millisecond {
+			spans = append(spans, span{from, to})
+		}
+	}
 	return spans
 }
 

@@ -17,7 +17,7 @@ import (
 var zombiesFlag = flag.Int("zombies", 0, "freeze workers past their leases so many times")
 
 // undead are workers whose leases end within half a second.
-var undead = []string{"-lease", "450ms", "-heartbeat", "120ms", "-reaper", "80ms", "-poll", "80ms", "-drain", "1s"}
+var undead = []string{"-lease", "450ms", "-heartbeat", "120ms", "-reaper", "80ms", "-poll", "80ms", "-drain", "10s"}
 
 const (
 	undeadLease   = 450 * time.Millisecond
@@ -40,7 +40,7 @@ func TestZombies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var supply, freezers sync.WaitGroup
-	supply.Go(func() { s.supply(ctx, undeadWorkers*4) })
+	supply.Go(func() { s.supply(ctx, undeadWorkers*6) })
 	for i := range undeadWorkers {
 		w := s.worker(fmt.Sprintf("zombie-%d", i))
 		if err := w.start(); err != nil {
@@ -49,7 +49,8 @@ func TestZombies(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		freezers.Go(func() {
 			for done.Load() < int64(*zombiesFlag) {
-				pause(ctx, time.Duration(100+r.IntN(150))*time.Millisecond)
+				s.busy(w)
+				pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond)
 				if !w.freeze(ctx, undeadLease*3/2+time.Duration(r.Int64N(int64(undeadLease*5/2)))) {
 					if missed.Add(1); !w.running() {
 						t.Errorf("%s is gone: %s", w.name, w.lastExit())
@@ -59,15 +60,15 @@ func TestZombies(t *testing.T) {
 				}
 				done.Add(1)
 			}
-			if !w.stop(10 * time.Second) {
-				t.Errorf("%s did not end within 10s of SIGTERM", w.name)
+			if !w.stop(20 * time.Second) {
+				t.Errorf("%s did not end within 20s of SIGTERM", w.name)
 			}
 		})
 	}
 	freezers.Wait()
 	cancel()
 	supply.Wait()
-	sane.stop(5 * time.Second)
+	sane.stop(20 * time.Second)
 	s.finish()
 	s.judgeZombies(int(done.Load()))
 	t.Logf("seed %d, %s: %d freezes of 1.5 to 4 leases, %d jobs", seed, time.Since(began).Round(time.Second), done.Load(), s.made)
@@ -75,7 +76,7 @@ func TestZombies(t *testing.T) {
 
 // supply keeps so many jobs in line or at work, until ctx ends.
 func (s *stage) supply(ctx context.Context, most int) {
-	kinds := []string{"slow", "slow", "slow", "tx", "once", "long", "flaky", "ok"}
+	kinds := []string{"sluggish", "sluggish", "sluggish", "sluggish", "tx", "once", "sluggish", "long", "flaky", "ok"}
 	for n := 0; ctx.Err() == nil; {
 		var open int
 		if err := s.pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM job_ready) + (SELECT coalesce(sum(cardinality(c.job_ids)), 0) FROM job_claims AS c)").
