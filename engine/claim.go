@@ -187,7 +187,7 @@ func (c *claimer) claimLanes(ctx context.Context, most, share int, full bool) (i
 	}
 	c.e.obs.ClaimTook(time.Since(sent), len(rows))
 	c.remember(rows)
-	c.e.admit(rows, sent, false)
+	c.e.admit(rows, time.Now(), false)
 	return len(rows), nil
 }
 
@@ -210,7 +210,6 @@ func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	c.suspectAt = time.Now().Add(suspectEvery)
-	sent := time.Now()
 	rows, err := c.e.q.ClaimSuspect(ctx, c.e.hot, c.queues, c.e.types, c.e.workerID, c.e.cfg.LeaseDuration.Seconds())
 	if err != nil {
 		return 0, err
@@ -223,7 +222,7 @@ func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
 	for i, r := range rows {
 		same[i] = dbsqlc.ClaimJobsRow(r)
 	}
-	c.e.admit(same, sent, true)
+	c.e.admit(same, time.Now(), true)
 	return len(rows), nil
 }
 

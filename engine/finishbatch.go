@@ -15,6 +15,9 @@ func (f *finisher) split(batch []ended, careful bool) (fast dbsqlc.CompleteJobsP
 	slow.DiscardDead, slow.Worker = f.e.cfg.DiscardDead, f.e.self
 	for i := range batch {
 		x := &batch[i]
+		if x.closed {
+			continue
+		}
 		row := &x.run.row
 		started, wait := x.started(), int32(min(x.wait().Milliseconds(), 1<<31-1))
 		if x.plain() && !careful && !x.run.closedInTx.Load() {
@@ -95,7 +98,7 @@ func bucketOf(d time.Duration) int {
 	return len(bucketBounds)
 }
 
-// tally sums a batch by queue, type and outcome.
+// tally sums a batch by queue, type and outcome, without what CompleteTx counted.
 func tally(batch []ended) []dbsqlc.AddStatsParams {
 	type line struct {
 		queue, jobType string
@@ -105,6 +108,9 @@ func tally(batch []ended) []dbsqlc.AddStatsParams {
 	var sums []dbsqlc.AddStatsParams
 	for i := range batch {
 		x := &batch[i]
+		if x.closed {
+			continue
+		}
 		l := line{x.run.row.Queue, x.run.row.Type, x.verdict.outcome}
 		at, ok := index[l]
 		if !ok {

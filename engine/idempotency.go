@@ -55,9 +55,11 @@ func CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	}
 	fault.Point("completetx.before")
 	x := r.ended(verdict{outcome: OutcomeCompleted})
+	stats := tally([]ended{x})[0]
 	n, err := r.engine.q.CompleteJobInTx(ctx, tx, dbsqlc.CompleteJobInTxParams{JobID: r.row.ID, Token: r.row.FencingToken, StartedAt: x.started(),
 		WaitMs: int32(min(x.wait().Milliseconds(), 1<<31-1)), Attempt: int16(r.row.Attempt), Logs: x.logs, Result: string(x.result),
-		Progress: x.percent, ProgressText: x.text})
+		Progress: x.percent, ProgressText: x.text, Queue: stats.Queue, Type: stats.Type, RunMs: stats.RunMs, WaitBuckets: stats.WaitBuckets,
+		RunBuckets: stats.RunBuckets})
 	if err != nil {
 		return fmt.Errorf("complete job %s: %w", r.row.ID, err)
 	}

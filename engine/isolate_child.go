@@ -133,7 +133,7 @@ func (s *suspectRunner) begin(o *orderedRun) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.running = cancel
 	r := &run{row: o.Row, engine: s.e, ctx: ctx, timeout: o.Timeout, suspect: true, reg: s.e.cfg.Workers.byType[o.Row.Type], parent: s,
-		lease: &lease{token: o.Row.FencingToken, claimedAt: o.Now, sentAt: time.Now()}}
+		lease: &lease{token: o.Row.FencingToken, claimedAt: o.Now, seenAt: time.Now()}}
 	go func() {
 		s.tell(report{Token: r.row.FencingToken, Started: true})
 		r.began = time.Now()

@@ -289,7 +289,7 @@ func (w *life) end(a lifeArgs, settle func(*run)) (string, error) {
 	before := w.refused[e].n.Load()
 	r.state.Store(runRunning) // a worker may try to write the same end again
 	r.began = time.Now()
-	r.lease.sentAt = r.began.Add(-time.Millisecond)
+	r.lease.seenAt = r.began.Add(-time.Millisecond)
 	settle(r)
 	if err := e.finisher.write(e.finisher.next()); err != nil {
 		return "", err

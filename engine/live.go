@@ -131,7 +131,7 @@ func (e *Engine) refuseLive(ctx context.Context, refused []ended) error {
 		return nil
 	}
 	const operation = "progress"
-	if err := e.refuseWrites(ctx, refused, func(*ended) string { return operation }); err != nil {
+	if err := e.refuseWrites(ctx, e.hot, refused, func(*ended) string { return operation }); err != nil {
 		for i := range refused {
 			refused[i].run.fresh.Store(true)
 		}
