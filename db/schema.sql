@@ -1028,6 +1028,56 @@ CREATE TABLE public.maintenance_tasks (
 );
 
 --
+-- Name: operation_jobs; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.operation_jobs (
+    operation_id uuid NOT NULL,
+    n integer NOT NULL,
+    job_id uuid NOT NULL,
+    token bigint,
+    acted_at timestamp with time zone,
+    passed_over boolean DEFAULT false NOT NULL
+);
+
+--
+-- Name: operations; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.operations (
+    id uuid NOT NULL,
+    action text NOT NULL,
+    selection jsonb NOT NULL,
+    cut_off timestamp with time zone NOT NULL,
+    pace text NOT NULL,
+    per_minute integer,
+    state text DEFAULT 'running'::text NOT NULL,
+    halted_reason text,
+    actor text NOT NULL,
+    source text NOT NULL,
+    reason text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    ended_at timestamp with time zone,
+    total integer NOT NULL,
+    done integer DEFAULT 0 NOT NULL,
+    passed_over integer DEFAULT 0 NOT NULL,
+    step integer DEFAULT 0 NOT NULL,
+    step_from integer DEFAULT 0 NOT NULL,
+    step_at timestamp with time zone DEFAULT now() NOT NULL,
+    next_at timestamp with time zone DEFAULT now() NOT NULL,
+    version integer DEFAULT 1 NOT NULL,
+    CONSTRAINT operations_action_check CHECK ((action = ANY (ARRAY['replay'::text, 'discard'::text, 'cancel'::text, 'run_now'::text]))),
+    CONSTRAINT operations_check CHECK (((pace = 'rate'::text) = (per_minute IS NOT NULL))),
+    CONSTRAINT operations_check1 CHECK (((state = ANY (ARRAY['stopped'::text, 'finished'::text])) = (ended_at IS NOT NULL))),
+    CONSTRAINT operations_check2 CHECK (((state = 'halted'::text) <= (halted_reason IS NOT NULL))),
+    CONSTRAINT operations_check3 CHECK (((done >= 0) AND (passed_over >= 0) AND ((done + passed_over) <= total))),
+    CONSTRAINT operations_pace_check CHECK ((pace = ANY (ARRAY['all'::text, 'rate'::text, 'canary'::text]))),
+    CONSTRAINT operations_per_minute_check CHECK (((per_minute >= 1) AND (per_minute <= 1000000))),
+    CONSTRAINT operations_state_check CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'halted'::text, 'stopped'::text, 'finished'::text]))),
+    CONSTRAINT operations_total_check CHECK ((total > 0))
+);
+
+--
 -- Name: operator_action_head; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1297,6 +1347,20 @@ ALTER TABLE ONLY public.maintenance_tasks
     ADD CONSTRAINT maintenance_tasks_pkey PRIMARY KEY (task);
 
 --
+-- Name: operation_jobs operation_jobs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.operation_jobs
+    ADD CONSTRAINT operation_jobs_pkey PRIMARY KEY (operation_id, n);
+
+--
+-- Name: operations operations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.operations
+    ADD CONSTRAINT operations_pkey PRIMARY KEY (id);
+
+--
 -- Name: operator_action_head operator_action_head_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1442,6 +1506,18 @@ CREATE INDEX jobs_copies ON public.jobs USING btree (copied_from, id) WHERE (cop
 CREATE INDEX jobs_expiring ON public.jobs USING btree (expires_at, id) WHERE (expires_at IS NOT NULL);
 
 --
+-- Name: operations_due; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX operations_due ON public.operations USING btree (next_at) WHERE (state = 'running'::text);
+
+--
+-- Name: operations_made; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX operations_made ON public.operations USING btree (created_at, id);
+
+--
 -- Name: operator_actions_at; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1519,4 +1595,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130150100'),
     ('20261130150200'),
     ('20261130170000'),
-    ('20261130180000');
+    ('20261130180000'),
+    ('20261130190000');

@@ -326,6 +326,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.every(holdEvery, "hold", e.whileLeading(e.holdOnce))
 	e.every(pruneEvery, "retention", e.whileLeading(e.pruneOnce))
 	e.every(e.cfg.ReaperInterval, "stop", e.whileLeading(e.revokeOnce))
+	e.every(operateEvery, "operations", e.whileLeading(e.operateOnce))
 	e.spawn(e.finisher.run)
 	if e.cfg.MaintenanceOnly {
 		return nil

@@ -22,6 +22,7 @@ const (
 	LogJobReplayed          = "job replayed"
 	LogJobReplaced          = "job replaced"
 	LogOperatorAction       = "operator action"
+	LogOperationHalted      = "operation halted"
 	LogClockMoved           = "database clock moved"
 	LogNotificationsDead    = "notifications do not arrive: jobs are found by polling"
 )

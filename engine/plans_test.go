@@ -59,6 +59,9 @@ func TestNoStatementReadsALargeTableWhole(t *testing.T) {
 				t.Fatalf("only %d statements were found", len(statements))
 			}
 			for _, s := range statements {
+				if wholeByRight[s.name] {
+					continue
+				}
 				if own := slices.Contains(ownConnections, s.file); !own && !analyzed {
 					continue // what only people wait for may wait for the first statistics
 				}
@@ -76,6 +79,9 @@ func TestNoStatementReadsALargeTableWhole(t *testing.T) {
 		})
 	}
 }
+
+// wholeByRight are statements that an operator asks for, once, about all that waits, under a time limit of their own.
+var wholeByRight = map[string]bool{"SelectWaiting": true}
 
 // trappedStatements are shapes that fell into a trap of the planner: the test must find it.
 var trappedStatements = map[string]string{

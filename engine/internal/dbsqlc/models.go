@@ -260,6 +260,39 @@ type MaintenanceTask struct {
 	ResumeAfter   *uuid.UUID
 }
 
+type Operation struct {
+	ID           uuid.UUID
+	Action       string
+	Selection    []byte
+	CutOff       time.Time
+	Pace         string
+	PerMinute    *int32
+	State        string
+	HaltedReason *string
+	Actor        string
+	Source       string
+	Reason       *string
+	CreatedAt    time.Time
+	EndedAt      *time.Time
+	Total        int32
+	Done         int32
+	PassedOver   int32
+	Step         int32
+	StepFrom     int32
+	StepAt       time.Time
+	NextAt       time.Time
+	Version      int32
+}
+
+type OperationJob struct {
+	OperationID uuid.UUID
+	N           int32
+	JobID       uuid.UUID
+	Token       *int64
+	ActedAt     *time.Time
+	PassedOver  bool
+}
+
 type OperatorAction struct {
 	ID           int64
 	At           time.Time
