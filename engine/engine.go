@@ -164,15 +164,15 @@ type Engine struct {
 	stopErr error
 
 	// Of the retention pass, which one goroutine runs.
-	walkedAt  time.Time
-	expiredAt time.Time
-	expiredID ID
-	sweptKey  []byte
-	holder    holder
-	clock     clock
-	liveFrom  int // of the flush, which one goroutine runs
+	walkedAt time.Time
+	sweptKey []byte
+	holder   holder
+	clock    clock
+	liveFrom int // of the flush, which one goroutine runs
 	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
+	// Of the expiry: the walk, and the one that goes after it.
+	expired, expiredAgain expiry
 }
 
 // New checks c. It opens nothing yet. All mistakes come in one error.

@@ -33,7 +33,8 @@ type EnqueueOptions struct {
 	MaxAttempts int
 	// Timeout ends one run's context, 1 ms to 7 days. Default: the type's.
 	Timeout time.Duration
-	// ExpiresAt makes the job a dead letter if no run of it has begun by then.
+	// ExpiresAt makes the job a dead letter if it waits then, for its first run or
+	// another; no run begins after it. After the job may run and within 20 years.
 	ExpiresAt time.Time
 	// Tags, at most 20 of 1 to 100 characters, are for searching.
 	Tags []string

@@ -413,8 +413,8 @@ func (w *life) remember(d time.Duration) {
 		if !e.promoter.mark.IsZero() {
 			e.promoter.mark = e.promoter.mark.Add(-d)
 		}
-		if !e.expiredAt.IsZero() {
-			e.expiredAt = e.expiredAt.Add(-d)
+		if !e.expired.at.IsZero() {
+			e.expired.at = e.expired.at.Add(-d)
 		}
 	}
 	leases := map[*lease]bool{}

@@ -97,10 +97,10 @@ func TestA6EveryOptionIsKeptByEveryDoor(t *testing.T) {
 	pool := dbtest.New(t)
 	at := time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC()
 	o := engine.EnqueueOptions{Queue: "mail", Priority: engine.PriorityHigh.Ptr(), ScheduledAt: at, MaxAttempts: 7, Timeout: 1500 * time.Millisecond,
-		ExpiresAt: at.Add(time.Hour), Tags: []string{"a", `b "quoted" \ {c}`, "d,e"}, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	const stored = `SELECT concat_ws('|', j.type, j.queue, j.priority, j.max_attempts, j.timeout_ms, j.expires_at = $2, j.tags, j.traceparent, j.payload,
+		ExpiresAt: at.Add(time.Hour), Tags: []string{"a", `b "quoted" \ {c}`, "d,e"}, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", CopiedFrom: engine.ID{1, 2, 3}}
+	const stored = `SELECT concat_ws('|', j.type, j.queue, j.priority, j.max_attempts, j.timeout_ms, j.expires_at = $2, j.tags, j.traceparent, j.copied_from = '01020300-0000-0000-0000-000000000000', j.payload,
 		s.run_at = $3, s.priority, s.queue, s.type) FROM jobs j JOIN job_scheduled s ON s.job_id = j.id WHERE j.id = $1`
-	want := `plain|mail|3|7|1500|t|{a,"b \"quoted\" \\ {c}","d,e"}|` + o.Traceparent + `|{"n": 1}|t|3|mail|plain`
+	want := `plain|mail|3|7|1500|t|{a,"b \"quoted\" \\ {c}","d,e"}|` + o.Traceparent + `|t|{"n": 1}|t|3|mail|plain`
 	check := func(door string, id engine.ID) {
 		t.Helper()
 		if got := one[string](t, pool, stored, id, o.ExpiresAt, at); got != want {
@@ -132,10 +132,10 @@ func TestA6EveryOptionIsKeptByEveryDoor(t *testing.T) {
 		}
 	}
 	id := one[engine.ID](t, pool, `SELECT enqueue_job(type => 'plain', payload => '{"n":1}', queue => 'mail', priority => 3, scheduled_at => $1, max_attempts => 7,
-		timeout => '1500 ms', expires_at => $2, tags => $3, traceparent => $4)`, at, o.ExpiresAt, o.Tags, o.Traceparent)
+		timeout => '1500 ms', expires_at => $2, tags => $3, traceparent => $4, copied_from => $5)`, at, o.ExpiresAt, o.Tags, o.Traceparent, o.CopiedFrom)
 	check("enqueue_job", id)
-	id = one[engine.ID](t, pool, `INSERT INTO job_inbox (type, payload, queue, priority, scheduled_at, max_attempts, timeout, expires_at, tags, traceparent)
-		VALUES ('plain', '{"n":1}', 'mail', 3, $1, 7, '1500 ms', $2, $3, $4) RETURNING id`, at, o.ExpiresAt, o.Tags, o.Traceparent)
+	id = one[engine.ID](t, pool, `INSERT INTO job_inbox (type, payload, queue, priority, scheduled_at, max_attempts, timeout, expires_at, tags, traceparent, copied_from)
+		VALUES ('plain', '{"n":1}', 'mail', 3, $1, 7, '1500 ms', $2, $3, $4, $5) RETURNING id`, at, o.ExpiresAt, o.Tags, o.Traceparent, o.CopiedFrom)
 	check("job_inbox", id)
 }
 

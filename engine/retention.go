@@ -17,7 +17,6 @@ const (
 	refusedKept  = 30 * 24 * time.Hour
 	minutesKept  = 90 * 24 * time.Hour
 	workersKept  = 24 * time.Hour
-	expireBatch  = 500
 	fullPassTime = 24 * time.Hour
 )
 
@@ -110,32 +109,4 @@ func (e *Engine) cursor(ctx context.Context, task string) (ID, error) {
 func madeAt(id ID) time.Time {
 	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
 	return time.UnixMilli(ms)
-}
-
-// expireWaiting buries jobs whose expires_at passed while they waited. It goes
-// on where the last pass ended; what became waiting since then is caught by its
-// claim.
-func (e *Engine) expireWaiting(ctx context.Context) error {
-	for {
-		rows, err := e.q.ListExpired(ctx, e.hot, e.expiredAt, e.expiredID, expireBatch)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		ids := make([]ID, len(rows))
-		for i, r := range rows {
-			ids[i] = r.ID
-		}
-		dead, err := e.q.ExpireWaiting(ctx, e.hot, e.cfg.DiscardDead, ids)
-		if err != nil {
-			return err
-		}
-		fault.Point("retention.expired")
-		for _, d := range dead {
-			e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
-			e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,
-				"reason", string(ReasonExpired))
-		}
-		last := rows[len(rows)-1]
-		e.expiredAt, e.expiredID = last.ExpiresAt, last.ID
-	}
 }

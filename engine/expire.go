@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
+)
+
+const (
+	expireBatch = 500
+	// againSteps bounds how far one pass goes over what has expired before: 5,000
+	// jobs. With 100,000 expired jobs kept, each is looked at every 200 s.
+	againSteps = 10
+)
+
+// expiry is a walk over the jobs whose expires_at has passed, in that order.
+type expiry struct {
+	at time.Time
+	id ID
+}
+
+// expireWaiting buries jobs whose expires_at passed while they waited, for their
+// first run or another. It goes on where the last pass ended, and then some steps
+// over what it has passed: a job that ran then may wait now, and one may have been
+// committed late. Without the second walk such a job waits for its next claim,
+// which for a type without a worker is never.
+func (e *Engine) expireWaiting(ctx context.Context) error {
+	for {
+		n, err := e.expireStep(ctx, &e.expired)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for range againSteps {
+		n, err := e.expireStep(ctx, &e.expiredAgain)
+		if err != nil {
+			return err
+		}
+		if n < expireBatch {
+			e.expiredAgain = expiry{}
+			break
+		}
+	}
+	return nil
+}
+
+// expireStep looks at the next jobs of a walk and answers how many there were.
+func (e *Engine) expireStep(ctx context.Context, w *expiry) (int, error) {
+	rows, err := e.q.ListExpired(ctx, e.hot, w.at, w.id, expireBatch)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	ids := make([]uuid.UUID, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	dead, err := e.q.ExpireWaiting(ctx, e.hot, e.cfg.DiscardDead, ids)
+	if err != nil {
+		return 0, err
+	}
+	fault.Point("retention.expired")
+	for _, d := range dead {
+		e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
+		e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,
+			"reason", string(ReasonExpired))
+	}
+	last := rows[len(rows)-1]
+	w.at, w.id = last.ExpiresAt, last.ID
+	return len(rows), nil
+}
