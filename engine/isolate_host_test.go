@@ -27,6 +27,7 @@ type hostOptions struct {
 	Memory     int64
 	Timeout    time.Duration
 	StopWithin time.Duration
+	StopGrace  time.Duration
 	// Broken is what the host's children do instead of running suspects: exit or hang.
 	Broken string
 }
@@ -145,6 +146,7 @@ func childHost() {
 	})
 	c := hasty(ws)
 	c.Pool, c.Isolation, c.SuspectMemoryBytes, c.JobTimeout = pool, engine.IsolateAlways, o.Memory, o.Timeout
+	c.StopGrace = o.StopGrace
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c.OnStart = func(context.Context) error { onStartCalled = true; return nil }
 	e, err := engine.New(c)
@@ -173,7 +175,7 @@ func hostHandlers(pool *pgxpool.Pool) map[string]handler {
 		},
 		"neighbour": func(context.Context, *work) error { return nil },
 		"loop": func(ctx context.Context, _ *work) error {
-			if err := note(ctx, "looping"); err != nil {
+			if err := note(context.WithoutCancel(ctx), "looping"); err != nil { // a busy machine may need longer than its deadline
 				return err
 			}
 			for {

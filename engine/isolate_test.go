@@ -309,6 +309,38 @@ func TestALostLeaseEndsTheRunInTheChild(t *testing.T) {
 	h.lives()
 }
 
+// TestAStopRequestReachesTheChild: a suspect is asked to stop like any running job, and killed when it does not listen.
+func TestAStopRequestReachesTheChild(t *testing.T) {
+	t.Parallel()
+	for jobType, told := range map[string]int{"polite": 1, "loop": 0} {
+		t.Run(jobType, func(t *testing.T) {
+			t.Parallel()
+			pool := dbtest.New(t)
+			id := lost(t, pool, jobType)[0]
+			h := startHost(t, pool, hostOptions{StopGrace: 500 * time.Millisecond})
+			pid := noted(t, pool, map[string]string{"polite": "began", "loop": "looping"}[jobType])
+			client, err := engine.NewClient(engine.ClientConfig{Pool: pool})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.RequestStop(t.Context(), id, engine.Actor{Name: "test"}); err != nil {
+				t.Fatal(err)
+			}
+			comes(t, pool, id, "cancelled")
+			if got, want := outcomes(t, pool, id), "lease_expired cancelled"; got != want {
+				t.Errorf("its runs: %s, want %s", got, want)
+			}
+			if n := probed(t, pool, engine.ErrStopRequested.Error()); n != told {
+				t.Errorf("its handler was told %d times, want %d", n, told)
+			}
+			if jobType == "loop" {
+				within(t, patience, "the loop has ended", func() bool { return gone(t, pid) })
+			}
+			h.lives()
+		})
+	}
+}
+
 // TestNobodyIsAChildByAccident: a program that gets the variable from somewhere says so instead of waiting for ever.
 func TestNobodyIsAChildByAccident(t *testing.T) {
 	pool := dbtest.New(t)
