@@ -24,8 +24,12 @@ var (
 	least  = flag.Int("least", 14, "how many mutants must be found")
 )
 
-// suiteLimit is how long one suite may take on a mutant.
-const suiteLimit = 5 * time.Minute
+// suiteLimit is how long one suite may take on a mutant, its build beside that:
+// tests that hang have found it, a machine that is too slow to build has not.
+const (
+	suiteLimit = 5 * time.Minute
+	buildLimit = 10 * time.Minute
+)
 
 // TestSuitesPassUnbroken is the control: what fails without a mutant finds none.
 func TestSuitesPassUnbroken(t *testing.T) {
@@ -115,10 +119,10 @@ var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 // A build that fails ends the test: such a mutant shows nothing.
 func run(t *testing.T, copied string, s Suite) (failed []string, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit+buildLimit)
 	defer cancel()
 	// Without the copy's path in what is built, the cache has every package but the broken one.
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-trimpath", "-timeout", "4m30s", "-run", s.Run, s.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-trimpath", "-timeout", suiteLimit.String(), "-run", s.Run, s.Package)
 	cmd.Dir = copied
 	cmd.WaitDelay = 10 * time.Second
 	var b bytes.Buffer
@@ -132,7 +136,7 @@ func run(t *testing.T, copied string, s Suite) (failed []string, out string) {
 			t.Fatalf("%s has no test for %s", s.Package, s.Run)
 		}
 		return nil, out
-	case !errors.As(err, &exit), strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
+	case ctx.Err() != nil, !errors.As(err, &exit), strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
 		t.Fatalf("%s: %v\n%s", s.Package, err, out)
 	}
 	for _, f := range failure.FindAllStringSubmatch(out, -1) {

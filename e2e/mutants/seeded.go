@@ -2,14 +2,18 @@ package mutants
 
 // Suites that several mutants are given to.
 var (
-	lives    = Suite{"./engine", "^TestLife$"}
-	states   = Suite{"./engine", "^(TestEveryActFollowsTheTableOfStates|TestWhatARunReturnsDecidesWhatBecomesOfItsJob)$"}
+	verdicts = Suite{"./engine", "^TestWhatARunReturnsDecidesWhatBecomesOfItsJob$"}
+	states   = Suite{"./engine", "^TestEveryActFollowsTheTableOfStates$"}
 	orders   = Suite{"./engine", "^TestInterleavings$"}
 	promised = Suite{"./engine", "^(TestEveryWriteWaitsForTheDisk|TestTheWorkersClockDecidesNothing|TestAnAnswerComesAfterTheCommit|TestACommitWithoutAnAnswerIsNeither|TestAFinishWithoutAnAnswerCountsOnce)$"}
 	living   = Suite{"./engine/verify", "^TestALiveSystemBreaksNoRule$"}
 	keys     = Suite{"./engine", "^(TestE1|TestE2|TestE3)"}
 	leases   = Suite{"./engine", "^(TestB10TheResultOfSomethingGoneIsDroppedOnce|TestAJobWhoseLeaseWasLostDoesNotStart)$"}
 )
+
+// life is the life scripts of these names. Their moves and what they leave are
+// judged as well.
+func life(scripts string) Suite { return Suite{"./engine", "^TestLife$/^(" + scripts + ")$"} }
 
 const (
 	claimSQL  = "engine/internal/dbsqlc/claim.sql.go"
@@ -57,7 +61,7 @@ var All = []Mutant{
 			`FROM (SELECT x.job_id, coalesce((SELECT max(c.id) FROM job_claims AS c WHERE x.job_id = ANY(c.job_ids)), x.token) AS token, x.attempt,
     x.started_at, x.wait_ms, x.token AS held FROM x) AS x LEFT JOIN live ON live.id = x.held
   RETURNING`}},
-		[]Suite{lives, leases}},
+		[]Suite{life("stale_worker_cannot_complete"), leases}},
 	{"reap-without-lock", "the reaper takes a lease that was renewed since it looked",
 		[]Edit{{reaperSQL, "DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(\n    SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()",
 			"DELETE FROM job_claims AS k WHERE k.id = ANY(ARRAY(\n    SELECT c.id FROM job_claims AS c WHERE c.lease_expires_at < now()"},
@@ -65,7 +69,7 @@ var All = []Mutant{
 		[]Suite{orders, living}},
 	{"attempt-counted-late", "a failure is not among the attempts that the job takes along",
 		[]Edit{{"engine/outcome.go", "carried: row.Attempt, class: classOf(err)", "carried: row.Attempt - 1, class: classOf(err)"}},
-		[]Suite{states, lives}},
+		[]Suite{verdicts}},
 	{"workers-clock", "a heartbeat renews the lease by the worker's clock",
 		[]Edit{{leaseSQL, "SET lease_expires_at = now() + make_interval(secs => $1::float8)", "SET lease_expires_at = to_timestamp($1::float8)"},
 			{"engine/lease.go", "b.Queue(dbsqlc.RenewLeases, e.cfg.LeaseDuration.Seconds(), e.workerID, asked)",
@@ -113,10 +117,10 @@ var All = []Mutant{
 	}
 	if err != nil {
 `}},
-		[]Suite{lives, living}},
+		[]Suite{life("crash_on_the_last_attempt|discard_and_restore|replay_begins_anew"), living}},
 	{"replay-resets-the-token", "a replayed job's next claim gets the token of the run that killed it",
 		[]Edit{{deadSQL, "x.discarded_at IS NULL RETURNING x.job_id)", "x.discarded_at IS NULL RETURNING x.job_id, setval('job_claims_id_seq', x.fencing_token, false))"}},
-		[]Suite{lives}},
+		[]Suite{life("replay_begins_anew")}},
 	{"key-by-select-then-insert", "an enqueue looks for its key and inserts if it sees none",
 		[]Edit{{"db/migrations/20261130150100_unique_doors.sql", keyByConflict, keyBySelect}},
 		[]Suite{keys}},
@@ -128,7 +132,7 @@ var All = []Mutant{
 			}
 			return e.countReaped(ctx, tx, rows)
 `}},
-		[]Suite{lives}},
+		[]Suite{life("ten_lost_runs_bury|reaped_twice_is_reaped_once")}},
 	{"claim-without-locks", "two claims at once take the same jobs",
 		[]Edit{{claimSQL, "d AS (\n  DELETE FROM job_ready AS r WHERE r.ctid = ANY(ARRAY(\n    SELECT unnest(ARRAY(\n      SELECT y.ctid FROM job_ready AS y\n      WHERE y.queue = lane.queue AND y.priority = lane.priority",
 			"d AS (\n  SELECT r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at FROM job_ready AS r WHERE r.ctid = ANY(ARRAY(\n    SELECT unnest(ARRAY(\n      SELECT y.ctid FROM job_ready AS y\n      WHERE y.queue = lane.queue AND y.priority = lane.priority"},
@@ -139,10 +143,10 @@ var All = []Mutant{
 	{"cancel-without-looking", "a cancel writes the end of a job wherever it stands",
 		[]Edit{{deadSQL, "gone AS (SELECT job_id, attempt FROM r UNION ALL SELECT job_id, attempt FROM s UNION ALL SELECT job_id, attempt FROM h)\nINSERT INTO job_executions",
 			"gone AS (SELECT u.job_id, 0::smallint AS attempt FROM unnest($1::uuid[]) AS u(job_id))\nINSERT INTO job_executions"}},
-		[]Suite{states, lives}},
+		[]Suite{life("cancel_what_waits|cancel_takes_a_token"), states}},
 	{"heartbeat-without-token", "a worker does not hear that a lease is gone",
 		[]Edit{{"engine/lease.go", "lost := e.leases.lose(asked, kept)", "lost := e.leases.lose(asked, asked)"}},
-		[]Suite{leases, lives}},
+		[]Suite{leases}},
 	{"commit-not-on-disk", "claims and ends do not wait for the disk",
 		[]Edit{{"engine/run.go", `"plan_cache_mode": "force_generic_plan", "jit": "off",`, `"plan_cache_mode": "force_generic_plan", "jit": "off", "synchronous_commit": "off",`}},
 		[]Suite{promised}},
