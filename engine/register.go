@@ -22,7 +22,8 @@ type Args interface{ JobType() string }
 // with its stack.
 //
 // ctx ends at the job's deadline (its cause is [ErrTimeout]), when the lease
-// was lost ([ErrLeaseLost]), or when the process must stop ([ErrStopping]). A
+// was lost ([ErrLeaseLost]), when somebody asked the job to stop
+// ([ErrStopRequested]), or when the process must stop ([ErrStopping]). A
 // handler that goes on after its context has ended keeps its slot, and its
 // result is refused.
 //

@@ -130,10 +130,12 @@ WHERE j.id = ANY(@ids::uuid[]) ORDER BY j.id DESC;
 SELECT x.fencing_token, (CASE WHEN x.claimed_at IS NULL THEN 0 ELSE x.run END)::bigint AS run, x.worker_id,
   coalesce(w.name, '')::text AS worker_name, coalesce(w.version, '')::text AS build, x.attempt, x.outcome, x.claimed_at, x.started_at,
   x.finished_at, x.wait_ms, coalesce(x.error_class, '')::text AS error_class, coalesce(x.error, '')::text AS error,
-  coalesce(x.stack, '')::text AS stack, coalesce(x.fingerprint, '')::text AS fingerprint, x.logs, (x.result IS NOT NULL)::boolean AS has_result
+  coalesce(x.stack, '')::text AS stack, coalesce(x.fingerprint, '')::text AS fingerprint, x.logs, (x.result IS NOT NULL)::boolean AS has_result,
+  coalesce(x.progress, -1)::real AS progress, coalesce(x.progress_text, '')::text AS progress_text
 FROM (
   SELECT e.fencing_token, e.worker_id, e.attempt, e.outcome, e.claimed_at, e.started_at, e.finished_at, e.wait_ms, e.error_class, e.error,
-    e.stack, e.fingerprint, e.logs, e.result, count(e.claimed_at) OVER (ORDER BY e.fencing_token) AS run
+    e.stack, e.fingerprint, e.logs, e.result, e.progress, e.progress_text,
+    count(e.claimed_at) OVER (ORDER BY e.fencing_token) AS run
   FROM job_executions AS e WHERE e.job_id = @job_id::uuid) AS x
 LEFT JOIN workers AS w ON w.id = x.worker_id
 ORDER BY x.fencing_token DESC LIMIT @max_rows::int;

@@ -28,3 +28,11 @@ DELETE FROM job_live AS l WHERE l.ctid = ANY(ARRAY(
     AND ((SELECT e.outcome FROM job_executions AS e WHERE e.job_id = y.job_id AND e.fencing_token = y.fencing_token) IS NOT NULL
       OR (SELECT c.id FROM job_claims AS c WHERE c.id = y.fencing_token) IS NULL)
   LIMIT @max_rows::int FOR UPDATE SKIP LOCKED));
+
+-- name: GetLive :one
+SELECT coalesce(l.progress, -1)::real AS progress, coalesce(l.progress_text, '')::text AS progress_text, l.logs, l.updated_at FROM job_live AS l
+WHERE l.fencing_token = @token AND l.job_id = @job_id;
+
+-- name: GetRunProgress :one
+SELECT coalesce(e.progress, -1)::real AS progress, coalesce(e.progress_text, '')::text AS progress_text FROM job_executions AS e
+WHERE e.job_id = @job_id AND e.fencing_token = @token;

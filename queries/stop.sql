@@ -48,3 +48,7 @@ DELETE FROM job_stop_requests AS s WHERE s.job_id = @job_id AND s.fencing_token 
 -- name: LimitLockWait :exec
 -- For this transaction alone.
 SELECT set_config('lock_timeout', '1s', true);
+
+-- name: GetStopRequest :one
+SELECT s.requested_at, s.actor, coalesce(s.reason, '')::text AS reason FROM job_stop_requests AS s
+WHERE s.job_id = @job_id AND s.fencing_token = @token;

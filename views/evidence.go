@@ -27,7 +27,7 @@ func (p PlaceMark) anchor() string {
 }
 
 func (a Attempt) hasEvidence() bool {
-	return a.ErrorClass != "" || a.Error != "" || len(a.OwnFrames)+len(a.OtherFrames) > 0 || len(a.Logs) > 0 || len(a.Refused) > 0 || a.Lease != ""
+	return a.ErrorClass != "" || a.Error != "" || len(a.OwnFrames)+len(a.OtherFrames) > 0 || len(a.Logs) > 0 || len(a.Refused) > 0 || a.Lease != "" || a.Told != ""
 }
 
 // summary is the line that opens a run's evidence.
@@ -80,3 +80,15 @@ func (n Node) class() string {
 	}
 	return "none"
 }
+
+// now and said are a progress bar's value, as a number and as it is read out.
+func (p Progress) now() string { return strconv.FormatFloat(100*p.Share, 'f', -1, 64) }
+
+func (p Progress) said() string {
+	if p.Text == "" {
+		return p.Percent
+	}
+	return p.Percent + ", " + p.Text
+}
+
+func (p Progress) width() string { return strconv.FormatFloat(100*p.Share, 'f', 1, 64) + "%" }

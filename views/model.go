@@ -166,18 +166,28 @@ type Job struct {
 	Standing, StandingText string
 	Actions                []Action
 	Running                bool // follow it every 2 s instead of 5
-	Notices                []Notice
-	Timeline               Timeline
-	AttemptsText           string // "3 of 5 used, 1 run lost"
-	Attempts               []Attempt
-	AttemptsCut            string // "the latest 1,000 of 2,310 runs"
-	Payload                JSON
-	Result                 *JSON // nil while there is none
-	ResultText             string
-	Activity               []Event
-	API                    JSON // exactly the API's body
-	Facts                  []Fact
-	Related                []Fact
+	// Progress and Live, the end of its log, are those of the run that goes on.
+	Progress     *Progress
+	Live         []LogLine
+	Notices      []Notice
+	Timeline     Timeline
+	AttemptsText string // "3 of 5 used, 1 run lost"
+	Attempts     []Attempt
+	AttemptsCut  string // "the latest 1,000 of 2,310 runs"
+	Payload      JSON
+	Result       *JSON // nil while there is none
+	ResultText   string
+	Activity     []Event
+	API          JSON // exactly the API's body
+	Facts        []Fact
+	Related      []Fact
+}
+
+// Progress is how far a run says it has come.
+type Progress struct {
+	Share   float64 // 0 to 1
+	Percent string  // "40 %"
+	Text    string
 }
 
 // Timeline is a job's life, to scale and as a list, newest first.
@@ -225,6 +235,7 @@ type Attempt struct {
 	Ran     string
 	Open    bool
 	Lease   string // while it runs: "lease ends in 12 s"
+	Told    string // how far it had come: "40 %, page 4"
 
 	ErrorClass, Error string
 	Group             Link // "fp 9f3c1a2b", to its dead letters

@@ -87,7 +87,7 @@ func (o Outcome) icon() string {
 // actionIcons are the icons of the kinds of actions.
 var actionIcons = map[string]string{
 	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "download": "download",
-	"new": "plus", "view": "arrow-right", "resume": "play", "refresh": "rotate-cw",
+	"new": "plus", "view": "arrow-right", "resume": "play", "stop": "octagon-x", "refresh": "rotate-cw",
 }
 
 func (a Action) icon() string {
@@ -99,7 +99,7 @@ func (a Action) icon() string {
 
 // testID is the part of the contract with those who test in a browser.
 func (a Action) testID() string {
-	if a.Kind == "replay" || a.Kind == "discard" || a.Kind == "restore" || a.Kind == "cancel" {
+	if a.Kind == "replay" || a.Kind == "discard" || a.Kind == "restore" || a.Kind == "cancel" || a.Kind == "stop" {
 		return a.Kind
 	}
 	return ""
@@ -167,6 +167,8 @@ func (a Action) busy() string {
 		return "Restoring…"
 	case "cancel":
 		return "Cancelling…"
+	case "stop":
+		return "Requesting…"
 	case "new":
 		return "Enqueuing…"
 	}

@@ -50,6 +50,11 @@ func TestEveryButtonWorksEverywhere(t *testing.T) {
 	s := newConsole(t)
 	row := func(id string) []string { return fragment("tr#dead-" + id) }
 	waiting := func() string { return s.enqueue(`{"type":"email","queue":"mail"}`) }
+	running := func() string {
+		id := waiting()
+		s.run(id, int64(s.count(`SELECT nextval('job_claims_id_seq')`)))
+		return id
+	}
 	why := url.Values{"reason": {"INC-204"}}
 	for _, act := range []struct {
 		name, state string
@@ -75,6 +80,13 @@ func TestEveryButtonWorksEverywhere(t *testing.T) {
 		{"cancel", "cancelled", waiting, map[string]func(string) reply{
 			"detail": func(id string) reply { return s.submit("/jobs/"+id+"/cancel", why) },
 			"dialog": func(id string) reply { return s.submit("/jobs/"+id+"/cancel", why, fragment("div#dialog-body")...) },
+		}},
+		{"stop", "leased", running, map[string]func(string) reply{
+			"detail": func(id string) reply { return s.submit("/jobs/"+id+"/stop", why) },
+			"dialog": func(id string) reply { return s.submit("/jobs/"+id+"/stop", why, fragment("div#dialog-body")...) },
+			"api": func(id string) reply {
+				return s.send("POST", "/api/v1/jobs/"+id+"/stop", strings.NewReader(`{"reason":"INC-204"}`), "Content-Type", "application/json")
+			},
 		}},
 	} {
 		for door, do := range act.doors {

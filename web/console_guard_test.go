@@ -184,7 +184,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 		}
 		walked++
 		id := dead
-		if strings.Contains(route.Path, "cancel") {
+		if strings.Contains(route.Path, "cancel") || strings.Contains(route.Path, "stop") {
 			id = waiting
 		}
 		path := fill(route.Path, id)

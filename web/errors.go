@@ -34,6 +34,7 @@ var codes = map[string]struct {
 	"not-found":                 {http.StatusNotFound, "Nothing is here"},
 	"method-not-allowed":        {http.StatusMethodNotAllowed, "This path has other methods"},
 	"not-cancellable":           {http.StatusConflict, "The job cannot be cancelled"},
+	"not-running":               {http.StatusConflict, "The job does not run"},
 	"not-dead":                  {http.StatusConflict, "The job is not a dead letter that this applies to"},
 	"already-replayed":          {http.StatusConflict, "The job was replayed before"},
 	"payload-too-large":         {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -151,6 +152,9 @@ func stateProblem(e *engine.StateError) problem {
 	case e.Act == "cancel":
 		p.Code = "not-cancellable"
 		p.Detail = "The job is " + string(e.State) + "; only a job that waits can be cancelled."
+	case e.Act == "stop":
+		p.Code = "not-running"
+		p.Detail = "The job is " + string(e.State) + "; only a running job can be asked to stop."
 	case e.Discarded:
 		p.Detail = "The job was discarded; restore it first."
 	case e.Act == "restore":

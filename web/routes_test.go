@@ -20,6 +20,9 @@ func TestEveryRouteAnswers(t *testing.T) {
 	s.run(done, 11)
 	s.end(done, 11, 1)
 	s.exec(`UPDATE job_executions SET result = '{"n": 1}' WHERE job_id = $1`, uuid.MustParse(done))
+	running := s.enqueue(`{"type":"report"}`)
+	s.run(running, 12)
+	s.tell(running, 12)
 	var dead []string
 	for i := range 3 {
 		id := s.enqueue(`{"type":"email"}`)
@@ -49,6 +52,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /jobs/:id":                 {"/jobs/" + other, "", 200, []string{"updated_at"}},
 		"DELETE /jobs/:id":              {"/jobs/" + other, "", 200, []string{"status"}},
 		"GET /api/v1/jobs/:id/attempts": {"/api/v1/jobs/" + done + "/attempts", "", 200, []string{"data", "0", "fencing_token"}},
+		"POST /api/v1/jobs/:id/stop":    {"/api/v1/jobs/" + running + "/stop", `{"reason":"wrong"}`, 202, []string{"stop_request", "requested_at"}},
+		"GET /api/v1/jobs/:id/logs":     {"/api/v1/jobs/" + running + "/logs", "", 200, []string{"data", "0", "msg"}},
 		"GET /api/v1/jobs/:id/result":   {"/api/v1/jobs/" + done + "/result", "", 200, []string{"n"}},
 		"GET /api/v1/queues":            {"/api/v1/queues", "", 200, []string{"data", "0", "depth", "ready"}},
 		"GET /api/v1/queues/:name":      {"/api/v1/queues/default", "", 200, []string{"slots", "total"}},

@@ -257,6 +257,13 @@ func (s *site) run(id string, token int64) {
 		SELECT $2, 9007199254740993, now() + interval '1 hour', ARRAY[job_id], ARRAY[attempt], ARRAY[crashes] FROM d`, uuid.MustParse(id), token)
 }
 
+// tell is what a run that goes on has flushed.
+func (s *site) tell(id string, token int64) {
+	s.t.Helper()
+	s.exec(`INSERT INTO job_live (fencing_token, job_id, progress, progress_text, logs) VALUES ($2, $1, 40, 'page 4 <b>of</b> 10',
+		'[{"n": 1, "time": "2026-11-30T02:14:07Z", "level": "INFO", "msg": "page <i>4</i>", "fields": {"rows": "12", "token": "s3cret"}}]')`, uuid.MustParse(id), token)
+}
+
 // end closes a run with an outcome.
 func (s *site) end(id string, token int64, outcome int) {
 	s.t.Helper()

@@ -78,6 +78,12 @@ func jobPairs(j wireJob) []pair {
 	if l := j.Lease; l != nil {
 		pairs = append(pairs, pair{"lease", fmt.Sprintf("worker %s, token %s, until %s", l.WorkerID, l.FencingToken, instant(l.ExpiresAt))})
 	}
+	if p := j.Progress; p != nil {
+		pairs = append(pairs, pair{"progress", strings.TrimSuffix(p.Percent.String()+" %, "+oneLine(p.Text, 200), ", ")})
+	}
+	if s := j.Stop; s != nil {
+		pairs = append(pairs, pair{"stop requested", instant(s.RequestedAt) + " by " + oneLine(s.Actor, 80)})
+	}
 	if e := j.LastError; e != nil {
 		pairs = append(pairs, pair{"last error", oneLine(e.text(), 200)}, pair{"fingerprint", e.Fingerprint})
 	}
@@ -95,6 +101,10 @@ func nextForJob(j wireJob) string {
 	switch j.Status {
 	case "dead_letter":
 		return "Replay it with: jobctl dlq replay " + j.ID
+	case "leased":
+		if j.Stop == nil {
+			return "Ask it to stop with: jobctl jobs stop " + j.ID
+		}
 	case "pending", "failed":
 		return "Cancel it with: jobctl jobs cancel " + j.ID
 	}

@@ -45,6 +45,14 @@ type wireJob struct {
 	DeadReason string        `json:"dead_reason"`
 	HeldReason string        `json:"held_reason"`
 	Runs       []wireAttempt `json:"executions"`
+	Progress   *struct {
+		Percent json.Number `json:"percent"`
+		Text    string      `json:"text"`
+	} `json:"progress"`
+	Stop *struct {
+		RequestedAt *time.Time `json:"requested_at"`
+		Actor       string     `json:"actor"`
+	} `json:"stop_request"`
 }
 
 type wireError struct {
@@ -93,9 +101,10 @@ var jobView = view[wireJob]{
 var statuses = []string{"pending", "blocked", "leased", "running", "failed", "completed", "dead_letter", "cancelled"}
 
 func newJobsCommand(a *app) *cobra.Command {
-	cmd := noun("jobs", "List, read, enqueue and cancel jobs", `  jobctl jobs list --status failed
+	cmd := noun("jobs", "List, read, enqueue, cancel and stop jobs", `  jobctl jobs list --status failed
   jobctl jobs get 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(newJobsListCommand(a), newJobsGetCommand(a), newJobsEnqueueCommand(a), newJobsCancelCommand(a))
+	cmd.AddCommand(newJobsListCommand(a), newJobsGetCommand(a), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a),
+		newJobsLogsCommand(a))
 	return cmd
 }
 

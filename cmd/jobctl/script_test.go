@@ -101,6 +101,12 @@ func startServer(t *testing.T) testServer {
 	if err := samplejobs.Register(ws, samplejobs.Config{Development: true, MailDir: t.TempDir(), Source: read, Enqueuer: reports}); err != nil {
 		t.Fatal(err)
 	}
+	engine.RegisterType(ws, "patient", engine.WorkerFunc[engine.RawArgs](func(ctx context.Context, j *engine.Job[engine.RawArgs]) error {
+		j.Log().Info("waiting", "for", "ever")
+		j.SetProgress(40, "waiting")
+		<-ctx.Done()
+		return ctx.Err()
+	}), engine.TypeOptions{})
 	e, err := engine.New(engine.Config{Pool: pool, Workers: ws, Concurrency: 4, PollInterval: 50 * time.Millisecond, ReaperInterval: 200 * time.Millisecond,
 		Retry: engine.FullJitter{Base: time.Millisecond, Max: 10 * time.Millisecond}, Version: "test"})
 	if err != nil {

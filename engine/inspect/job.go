@@ -47,6 +47,11 @@ type Job struct {
 	DeadReason engine.Reason
 	// Lease is set while the job runs.
 	Lease *Lease
+	// Stop is set while the job runs and was asked to stop.
+	Stop *StopRequest
+	// Progress is what the current or last run told; nil if nothing. [Reader.Jobs]
+	// leaves both out.
+	Progress *Progress
 	// LastError is the newest error of any run, also of a job that completed later.
 	LastError *Failure
 	// Payload is as stored, numbers digit for digit. [Reader.Jobs] leaves it out,
@@ -66,6 +71,19 @@ type Lease struct {
 	FencingToken int64
 	ClaimedAt    time.Time
 	ExpiresAt    time.Time
+}
+
+// StopRequest is who asked a running job to stop, and when.
+type StopRequest struct {
+	At            time.Time
+	Actor, Reason string
+}
+
+// Progress is how far a run says it has come. While it goes on it is a second old
+// at most.
+type Progress struct {
+	Percent float64
+	Text    string
 }
 
 // Failure is what a run ended with.
@@ -95,6 +113,9 @@ func (r *Reader) Job(ctx context.Context, id engine.ID) (Job, error) {
 	}
 	if len(jobs) == 0 {
 		return Job{}, fmt.Errorf("read job %s: %w", id, engine.ErrJobNotFound)
+	}
+	if err := r.addLive(ctx, &jobs[0]); err != nil {
+		return Job{}, fmt.Errorf("read job %s: %w", id, err)
 	}
 	return jobs[0], nil
 }

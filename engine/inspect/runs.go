@@ -44,6 +44,8 @@ type Attempt struct {
 	// Logs is the run's log lines as stored, a JSON array, or nil.
 	Logs      json.RawMessage
 	HasResult bool
+	// Progress is what the run told; nil if nothing.
+	Progress *Progress
 }
 
 // Duration is from started to finished; 0 while one of them is missing.
@@ -79,7 +81,7 @@ func (r *Reader) Attempts(ctx context.Context, id engine.ID) ([]Attempt, error) 
 			Run: x.Run, FencingToken: x.FencingToken, WorkerName: x.WorkerName, Build: x.Build, Attempt: int(x.Attempt),
 			Outcome: engine.Outcome(x.Outcome), ClaimedAt: optional(x.ClaimedAt), StartedAt: optional(x.StartedAt),
 			FinishedAt: x.FinishedAt.UTC(), ErrorClass: x.ErrorClass, Error: x.Error, Stack: x.Stack, Fingerprint: x.Fingerprint,
-			Logs: rawJSON(x.Logs), HasResult: x.HasResult,
+			Logs: rawJSON(x.Logs), HasResult: x.HasResult, Progress: progressOf(x.Progress, x.ProgressText),
 		}
 		if x.WorkerID != nil {
 			a.WorkerID = *x.WorkerID
@@ -91,8 +93,12 @@ func (r *Reader) Attempts(ctx context.Context, id engine.ID) ([]Attempt, error) 
 	}
 	slices.Reverse(list)
 	if l := job.Lease; l != nil && !slices.ContainsFunc(list, func(a Attempt) bool { return a.FencingToken == l.FencingToken }) {
+		_, logs, progress, err := r.live(ctx, id, l.FencingToken)
+		if err != nil {
+			return nil, fmt.Errorf("read attempts of job %s: %w", id, err)
+		}
 		list = append(list, Attempt{
-			Run: job.Run, FencingToken: l.FencingToken, WorkerID: l.WorkerID, WorkerName: l.WorkerName, Build: l.Build,
+			Logs: logs, Progress: progress, Run: job.Run, FencingToken: l.FencingToken, WorkerID: l.WorkerID, WorkerName: l.WorkerName, Build: l.Build,
 			Attempt: job.Attempt, ClaimedAt: l.ClaimedAt, LeaseExpiresAt: l.ExpiresAt,
 		})
 	}

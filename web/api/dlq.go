@@ -64,6 +64,10 @@ func (a *API) restore(c echo.Context) error { return a.act(c, "restore", a.Engin
 
 // act does one act on one job and answers with the job as it stands then.
 func (a *API) act(c echo.Context, name string, do func(context.Context, engine.ID, engine.Actor) error) error {
+	return a.actAnswering(c, http.StatusOK, name, do)
+}
+
+func (a *API) actAnswering(c echo.Context, status int, name string, do func(context.Context, engine.ID, engine.Actor) error) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
@@ -81,6 +85,8 @@ func (a *API) act(c echo.Context, name string, do func(context.Context, engine.I
 	switch {
 	case err == nil:
 		a.Acts.OperatorAction(name, "done")
+	case errors.Is(err, engine.ErrStopPending):
+		a.Acts.OperatorAction(name, "repeated")
 	case errors.As(err, &state):
 		a.Acts.OperatorAction(name, "refused")
 		return err
@@ -91,5 +97,5 @@ func (a *API) act(c echo.Context, name string, do func(context.Context, engine.I
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, jobOf(job))
+	return answer(c, status, jobOf(job))
 }

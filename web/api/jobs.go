@@ -115,7 +115,7 @@ func (l *listJSON[T]) next(c echo.Context, at cursor, values url.Values) {
 
 func (a *API) getJob(c echo.Context) error {
 	q := readQuery(c, "include")
-	include := q.include("attempts", "result")
+	include := q.include("attempts", "logs", "result", "refused_writes")
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -141,6 +141,22 @@ func (a *API) getJob(c echo.Context) error {
 		}
 		out.Executions = attemptsOf(list)
 	}
+	if include["logs"] {
+		list, err := a.Read.Logs(c.Request().Context(), id)
+		if err != nil {
+			return err
+		}
+		lines := linesOf(list)
+		out.Logs = &lines
+	}
+	if include["refused_writes"] {
+		list, err := a.Read.RefusedWrites(c.Request().Context(), id)
+		if err != nil {
+			return err
+		}
+		refused := refusedOf(list)
+		out.RefusedWrites = &refused
+	}
 	if include["result"] {
 		result, err := a.Read.Result(c.Request().Context(), id)
 		if err != nil && !errors.Is(err, inspect.ErrNoResult) {
@@ -153,6 +169,27 @@ func (a *API) getJob(c echo.Context) error {
 
 func (a *API) cancelJob(c echo.Context) error {
 	return a.act(c, "cancel", a.Engine.Cancel)
+}
+
+// stopJob accepts a request, which the worker learns of with its next heartbeat. A
+// job that was asked before is answered the same.
+func (a *API) stopJob(c echo.Context) error {
+	return a.actAnswering(c, http.StatusAccepted, "stop", a.Engine.RequestStop)
+}
+
+func (a *API) listLogs(c echo.Context) error {
+	if err := readQuery(c).err(); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	list, err := a.Read.Logs(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, listJSON[lineJSON]{Data: linesOf(list)})
 }
 
 // actor is who acts, for the audit trail. jobctl speaks through this API too.

@@ -19,6 +19,7 @@ import (
 type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
+	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -30,6 +31,8 @@ type Reader interface {
 	Jobs(ctx context.Context, f inspect.JobFilter) (inspect.JobPage, error)
 	Attempts(ctx context.Context, id engine.ID) ([]inspect.Attempt, error)
 	Result(ctx context.Context, id engine.ID) (inspect.Result, error)
+	Logs(ctx context.Context, id engine.ID) ([]inspect.LogLine, error)
+	RefusedWrites(ctx context.Context, id engine.ID) ([]inspect.RefusedWrite, error)
 	Queues(ctx context.Context) ([]inspect.Queue, error)
 	Queue(ctx context.Context, name string) (inspect.Queue, error)
 	DeadLetters(ctx context.Context, f inspect.DeadFilter) (inspect.DeadPage, error)
@@ -81,7 +84,9 @@ func (a *API) Mount(e *echo.Echo) {
 		e.GET(base+"/jobs/:id", a.getJob, read)
 		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
 	}
+	e.POST("/api/v1/jobs/:id/stop", a.stopJob, write)
 	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)
+	e.GET("/api/v1/jobs/:id/logs", a.listLogs, read)
 	e.GET("/api/v1/jobs/:id/result", a.getResult, read)
 	e.GET("/api/v1/queues", a.listQueues, read)
 	e.GET("/api/v1/queues/:name", a.getQueue, read)

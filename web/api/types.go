@@ -105,6 +105,8 @@ type jobJSON struct {
 	ExpiresAt    stamp           `json:"expires_at,omitzero"`
 	Timeout      *seconds        `json:"timeout_seconds,omitempty"`
 	Tags         []string        `json:"tags"`
+	Progress     *progressJSON   `json:"progress,omitempty"`
+	Stop         *stopJSON       `json:"stop_request,omitempty"`
 	LastError    *failureJSON    `json:"last_error,omitempty"`
 	Lease        *leaseJSON      `json:"lease,omitempty"`
 	HeldReason   string          `json:"held_reason,omitempty"`
@@ -119,6 +121,72 @@ type jobJSON struct {
 	// Executions are the runs, by include=attempts; attempts is their number.
 	Executions []attemptJSON   `json:"executions,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
+	// Logs are the lines of all runs, by include=logs; RefusedWrites the evidence of
+	// writes with an old token, by include=refused_writes.
+	Logs          *[]lineJSON    `json:"logs,omitempty"`
+	RefusedWrites *[]refusedJSON `json:"refused_writes,omitempty"`
+}
+
+// progressJSON is how far a run says it has come.
+type progressJSON struct {
+	Percent float64 `json:"percent"`
+	Text    string  `json:"text"`
+}
+
+func progressOf(p *inspect.Progress) *progressJSON {
+	if p == nil {
+		return nil
+	}
+	return &progressJSON{p.Percent, p.Text}
+}
+
+// stopJSON is there while a job runs that was asked to stop.
+type stopJSON struct {
+	RequestedAt stamp  `json:"requested_at"`
+	Actor       string `json:"actor"`
+	Reason      string `json:"reason,omitempty"`
+}
+
+// lineJSON is a log line; n is its number in the run.
+type lineJSON struct {
+	Run          int64             `json:"run"`
+	FencingToken token             `json:"fencing_token"`
+	N            int               `json:"n"`
+	Time         stamp             `json:"time,omitzero"`
+	Level        string            `json:"level"`
+	Text         string            `json:"msg"`
+	Fields       map[string]string `json:"fields,omitempty"`
+}
+
+func linesOf(list []inspect.LogLine) []lineJSON {
+	out := make([]lineJSON, len(list))
+	for i, l := range list {
+		out[i] = lineJSON{l.Run, token(l.FencingToken), l.N, stamp(l.At), l.Level, l.Text, l.Fields}
+	}
+	return out
+}
+
+// refusedJSON is a write that changed nothing, since its token was no longer
+// current or its run had ended.
+type refusedJSON struct {
+	At           stamp           `json:"at"`
+	Operation    string          `json:"operation"`
+	TokenHeld    token           `json:"token_held"`
+	TokenCurrent *token          `json:"token_current"`
+	WorkerID     token           `json:"worker_id"`
+	Tried        json.RawMessage `json:"tried,omitempty"`
+}
+
+func refusedOf(list []inspect.RefusedWrite) []refusedJSON {
+	out := make([]refusedJSON, len(list))
+	for i, r := range list {
+		out[i] = refusedJSON{At: stamp(r.At), Operation: r.Operation, TokenHeld: token(r.TokenHeld), WorkerID: token(r.WorkerID), Tried: r.Tried}
+		if r.TokenCurrent != 0 {
+			t := token(r.TokenCurrent)
+			out[i].TokenCurrent = &t
+		}
+	}
+	return out
 }
 
 func jobOf(j inspect.Job) jobJSON {
@@ -144,6 +212,10 @@ func jobOf(j inspect.Job) jobJSON {
 	}
 	if !j.StartedAt.IsZero() && !j.FinishedAt.IsZero() {
 		out.Duration = secondsOf(max(j.FinishedAt.Sub(j.StartedAt), 0))
+	}
+	out.Progress = progressOf(j.Progress)
+	if s := j.Stop; s != nil {
+		out.Stop = &stopJSON{stamp(s.At), s.Actor, s.Reason}
 	}
 	if f := j.LastError; f != nil {
 		out.LastError = &failureJSON{f.Class, f.Message, f.Fingerprint}
@@ -179,6 +251,7 @@ type attemptJSON struct {
 	Error          *failureJSON    `json:"error,omitempty"`
 	Stack          string          `json:"stack,omitempty"`
 	Logs           json.RawMessage `json:"logs,omitempty"`
+	Progress       *progressJSON   `json:"progress,omitempty"`
 	HasResult      bool            `json:"has_result"`
 }
 
@@ -188,7 +261,7 @@ func attemptsOf(list []inspect.Attempt) []attemptJSON {
 		x := attemptJSON{
 			Run: a.Run, Attempt: a.Attempt, FencingToken: token(a.FencingToken), Worker: a.WorkerName, Build: a.Build,
 			ClaimedAt: stamp(a.ClaimedAt), StartedAt: stamp(a.StartedAt), FinishedAt: stamp(a.FinishedAt),
-			LeaseExpiresAt: stamp(a.LeaseExpiresAt), Stack: a.Stack, Logs: a.Logs, HasResult: a.HasResult,
+			LeaseExpiresAt: stamp(a.LeaseExpiresAt), Stack: a.Stack, Logs: a.Logs, HasResult: a.HasResult, Progress: progressOf(a.Progress),
 		}
 		if a.Outcome != 0 {
 			x.Outcome = a.Outcome.String()

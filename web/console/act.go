@@ -24,6 +24,7 @@ func (k *Console) replay(c echo.Context) error  { return k.act(c, "replay", k.En
 func (k *Console) restore(c echo.Context) error { return k.act(c, "restore", k.Engine.Restore) }
 func (k *Console) discard(c echo.Context) error { return k.act(c, "discard", k.Engine.Discard) }
 func (k *Console) cancel(c echo.Context) error  { return k.act(c, "cancel", k.Engine.Cancel) }
+func (k *Console) stop(c echo.Context) error    { return k.act(c, "stop", k.Engine.RequestStop) }
 
 // act does one act on one job. Without script the answer is a redirect that says
 // what was done; a row that asked for itself gets the row as it is now.
@@ -52,6 +53,8 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 	case err == nil:
 		k.Acts.OperatorAction(name, "done")
 		k.board.expire()
+	case errors.Is(err, engine.ErrStopPending):
+		k.Acts.OperatorAction(name, "repeated")
 	case errors.As(err, &state):
 		k.Acts.OperatorAction(name, "refused")
 		if strings.HasPrefix(target(c), "dead-") && isFragment(c) {
@@ -66,6 +69,9 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 		n.Type = before.Type
 	} else if j, err := k.Read.Job(ctx, id); err == nil {
 		n.Type = j.Type
+		if j.Stop != nil {
+			n.At = j.Stop.At.Unix()
+		}
 	}
 	if before != nil && isFragment(c) {
 		return k.swapRow(c, name, before, n)
@@ -166,6 +172,8 @@ func refusal(e *engine.StateError) string {
 	switch e.Act {
 	case "cancel":
 		return "was not cancelled: it is " + now + "."
+	case "stop":
+		return "was not asked to stop: it is " + now + "."
 	case "replay":
 		return "was not replayed: it is " + now + "."
 	case "discard":
@@ -218,7 +226,7 @@ func (k *Console) fromReferer(c echo.Context, ref string) string {
 		return ""
 	}
 	path, _, _ := strings.Cut(to, "?")
-	if strings.HasSuffix(path, "/discard") || strings.HasSuffix(path, "/cancel") {
+	if strings.HasSuffix(path, "/discard") || strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/stop") {
 		return ""
 	}
 	return to
@@ -239,6 +247,27 @@ func (k *Console) confirmCancel(c echo.Context) error {
 		Kind: "cancel", Text: "Cancel job", Href: k.url("/jobs/" + id.String() + "/cancel"), Post: true, Harm: true, Fields: []views.Field{versionField(job)},
 	}
 	m.Note = "It will not run. A copy of it can be enqueued afterwards."
+	return v.ask(m)
+}
+
+func (k *Console) confirmStop(c echo.Context) error {
+	id, v, job, err := k.asked(c)
+	if err != nil {
+		return err
+	}
+	if job.State != engine.StateLeased {
+		return k.conflict(c, id, &engine.StateError{ID: id, Act: "stop", State: job.State, Discarded: !job.DiscardedAt.IsZero()})
+	}
+	m := v.confirm(job, "Stop job "+shortID(id)+"?", "jobs")
+	m.Keep.Text = "Let it run"
+	m.Act = views.Action{
+		Kind: "stop", Text: "Request stop", Href: k.url("/jobs/" + id.String() + "/stop"), Post: true, Harm: true, Fields: []views.Field{versionField(job)},
+	}
+	m.Warning = &views.Notice{
+		State: views.StateLate, Title: "What it does outside may be half done.",
+		Text: text("Mails may be sent, calls made, rows written. Nothing undoes them, and the job does not run again."),
+	}
+	m.Note = "Its worker learns of it at once or with the next heartbeat. If the job completes before that, it has completed; otherwise it is cancelled."
 	return v.ask(m)
 }
 
@@ -312,7 +341,7 @@ func (k *Console) conflict(c echo.Context, id engine.ID, state *engine.StateErro
 		return err
 	}
 	m.Fresh = &views.Fact{Name: "Now", Badge: stateOf(&job, v.clock.now), Value: v.lastAct(id)}
-	if state.Act != "cancel" {
+	if state.Act != "cancel" && state.Act != "stop" {
 		m.Links = append(m.Links, views.Link{Text: "Dead letters", Href: k.url("/dlq")})
 	}
 	m.Frame = v.frame("The job has changed", "jobs", false)

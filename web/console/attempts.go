@@ -97,6 +97,12 @@ func (v *visit) attempt(a *inspect.Attempt, refused []inspect.RefusedWrite) view
 			m.Lease = "Its lease ended " + agoText(v.clock.now.Sub(a.LeaseExpiresAt)) + "; the reaper takes the job back."
 		}
 	}
+	if p := a.Progress; p != nil {
+		m.Told = strconv.FormatFloat(p.Percent, 'f', -1, 64) + " %"
+		if p.Text != "" {
+			m.Told += ", " + cut(p.Text, 200)
+		}
+	}
 	if a.HasWait {
 		m.Wait = span(a.Wait)
 	}
@@ -203,6 +209,7 @@ var standard = map[string]bool{
 
 // storedLine is a log line as a run keeps it.
 type storedLine struct {
+	N      int               `json:"n"`
 	Time   time.Time         `json:"time"`
 	Level  string            `json:"level"`
 	Msg    string            `json:"msg"`
@@ -220,6 +227,9 @@ func (v *visit) logs(anchor string, raw json.RawMessage) ([]views.LogLine, strin
 	lines := make([]views.LogLine, len(stored))
 	for i, l := range stored {
 		n := strconv.Itoa(i + 1)
+		if l.N > 0 {
+			n = strconv.Itoa(l.N)
+		}
 		lines[i] = views.LogLine{
 			N: n, Anchor: anchor + "-l" + n, At: v.clock.at(l.Time), Level: strings.ToLower(l.Level), Text: l.Msg, Fields: v.fieldsText(l.Fields),
 		}

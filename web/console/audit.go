@@ -146,6 +146,7 @@ var actionWords = map[string]struct {
 }{
 	"replay": {"Replayed", views.StateReplayed, "rotate-ccw"}, "discard": {"Discarded", views.StateDiscarded, "trash"},
 	"restore": {"Restored", views.StateDead, "corner"}, "cancel": {"Cancelled", views.StateCancelled, "ban"},
+	"stop":  {"Stop requested", views.StateLate, "octagon-x"},
 	"pause": {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
 	"enqueue": {"Enqueued", views.StateReady, "plus"}, "drain": {"Drained", views.StateDraining, "log-out"},
 }

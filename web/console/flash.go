@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,15 +18,16 @@ const flashCookie = "console_flash"
 // minute: the server keeps nothing. It says what happened to which job; the words
 // are made when it is shown, so that a cookie from elsewhere can say nothing new.
 type note struct {
-	Did  string `json:"d"`           // replay, discard, restore, cancel, enqueue, repeat
+	Did  string `json:"d"`           // replay, discard, restore, cancel, stop, enqueue, repeat
 	ID   string `json:"i"`           // of the job
 	Type string `json:"t,omitempty"` // of the job
+	At   int64  `json:"a,omitempty"` // of a stop request, in Unix seconds
 }
 
 func (k *Console) leave(c echo.Context, n note) {
 	b, err := json.Marshal(n)
 	if err != nil {
-		return // three strings always marshal
+		return // strings and a number always marshal
 	}
 	c.SetCookie(&http.Cookie{
 		Name: flashCookie, Value: base64.RawURLEncoding.EncodeToString(b), Path: k.Base + "/", MaxAge: 60, HttpOnly: true,
@@ -73,6 +75,12 @@ func (k *Console) flashOf(n note) *views.Flash {
 		return &views.Flash{Text: []views.Span{job, {Text: "was restored to the dead letters."}}}
 	case "cancel":
 		return &views.Flash{Text: []views.Span{job, {Text: "was cancelled."}}}
+	case "stop":
+		when := "."
+		if n.At > 0 {
+			when = " " + time.Unix(n.At, 0).UTC().Format(time.TimeOnly) + " UTC."
+		}
+		return &views.Flash{Text: []views.Span{job, {Text: "Stop requested" + when}}}
 	case "enqueue":
 		return &views.Flash{Text: []views.Span{job, {Text: "was enqueued."}}}
 	case "repeat":

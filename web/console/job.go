@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -102,6 +103,10 @@ func (v *visit) jobOf(d dossier) views.Job {
 		Running: j.State == engine.StateLeased, Actions: v.jobActions(j), Timeline: v.timeline(d), Facts: v.jobFacts(j), Related: v.related(d),
 	}
 	m.Standing, m.StandingText = v.standing(d)
+	if p := j.Progress; p != nil && m.Running {
+		m.Progress = &views.Progress{Share: p.Percent / 100, Percent: strconv.FormatFloat(p.Percent, 'f', -1, 64) + " %", Text: p.Text}
+	}
+	m.Live = v.liveTail(d)
 	m.Notices = v.jobNotices(d)
 	m.Attempts, m.AttemptsText = v.attempts(d)
 	if len(d.attempts) >= 1000 {
@@ -137,6 +142,19 @@ func resultText(s engine.State) string {
 	return "There is none until it completes."
 }
 
+// liveTailLines is how many lines of a run that goes on stand over the page.
+const liveTailLines = 20
+
+// liveTail is the end of the log of the run that goes on.
+func (v *visit) liveTail(d dossier) []views.LogLine {
+	n := len(d.attempts)
+	if n == 0 || d.attempts[n-1].Outcome != 0 {
+		return nil
+	}
+	lines, _ := v.logs(anchorOf(&d.attempts[n-1])+"-live", d.attempts[n-1].Logs)
+	return lines[max(len(lines)-liveTailLines, 0):]
+}
+
 // jobActions are those that the state allows and the caller may do.
 func (v *visit) jobActions(j *inspect.Job) []views.Action {
 	id := j.ID.String()
@@ -159,7 +177,14 @@ func (v *visit) jobActions(j *inspect.Job) []views.Action {
 				Fields: []views.Field{versionField(j)},
 			})
 		}
-	case engine.StateLeased, engine.StateCompleted, engine.StateCancelled:
+	case engine.StateLeased:
+		if v.may(auth.ScopeJobsWrite) && j.Stop == nil {
+			list = append(list, views.Action{
+				Kind: "stop", Text: "Request stop…", Label: "Request stop of job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/stop"), Harm: true,
+				Fields: []views.Field{versionField(j)},
+			})
+		}
+	case engine.StateCompleted, engine.StateCancelled:
 	}
 	if v.may(auth.ScopeJobsWrite) {
 		list = append(list, views.Action{
@@ -294,6 +319,14 @@ func (v *visit) jobNotices(d dossier) []views.Notice {
 	var list []views.Notice
 	if d.job.Payload == nil {
 		list = append(list, views.Notice{State: views.StateLate, Title: "The payload could not be read."})
+	}
+	if s := d.job.Stop; s != nil {
+		n := views.Notice{State: views.StateLate, Title: "Stop requested " + s.At.Format(time.TimeOnly) + " UTC"}
+		n.Text = text("by " + cut(s.Actor, 80) + ". The worker learns of it with its next heartbeat; unless it completes first, the job is cancelled, and a later result is refused.")
+		if s.Reason != "" {
+			n.Text = append(n.Text, views.Span{Text: cut(s.Reason, 200), Quote: true})
+		}
+		list = append(list, n)
 	}
 	switch {
 	case d.job.Suspect():

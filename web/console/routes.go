@@ -25,6 +25,7 @@ import (
 type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
+	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -200,6 +201,8 @@ func (k *Console) Mount(e *echo.Echo) {
 	g.GET("/jobs/:id/result", k.result, read)
 	g.GET("/jobs/:id/cancel", k.confirmCancel, write)
 	g.POST("/jobs/:id/cancel", k.cancel, write)
+	g.GET("/jobs/:id/stop", k.confirmStop, write)
+	g.POST("/jobs/:id/stop", k.stop, write)
 	g.GET("/queues", k.queues, read)
 	g.GET("/queues/:name", k.queue, read)
 	g.GET("/types", k.types, read)

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -81,6 +82,47 @@ func (q *Queries) FlushLive(ctx context.Context, db DBTX, arg FlushLiveParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const GetLive = `-- name: GetLive :one
+SELECT coalesce(l.progress, -1)::real AS progress, coalesce(l.progress_text, '')::text AS progress_text, l.logs, l.updated_at FROM job_live AS l
+WHERE l.fencing_token = $1 AND l.job_id = $2
+`
+
+type GetLiveRow struct {
+	Progress     float32
+	ProgressText string
+	Logs         []byte
+	UpdatedAt    time.Time
+}
+
+func (q *Queries) GetLive(ctx context.Context, db DBTX, token int64, jobID uuid.UUID) (GetLiveRow, error) {
+	row := db.QueryRow(ctx, GetLive, token, jobID)
+	var i GetLiveRow
+	err := row.Scan(
+		&i.Progress,
+		&i.ProgressText,
+		&i.Logs,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const GetRunProgress = `-- name: GetRunProgress :one
+SELECT coalesce(e.progress, -1)::real AS progress, coalesce(e.progress_text, '')::text AS progress_text FROM job_executions AS e
+WHERE e.job_id = $1 AND e.fencing_token = $2
+`
+
+type GetRunProgressRow struct {
+	Progress     float32
+	ProgressText string
+}
+
+func (q *Queries) GetRunProgress(ctx context.Context, db DBTX, jobID uuid.UUID, token int64) (GetRunProgressRow, error) {
+	row := db.QueryRow(ctx, GetRunProgress, jobID, token)
+	var i GetRunProgressRow
+	err := row.Scan(&i.Progress, &i.ProgressText)
+	return i, err
 }
 
 const SweepLive = `-- name: SweepLive :execrows

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -18,6 +19,24 @@ DELETE FROM job_stop_requests AS s WHERE s.job_id = $1 AND s.fencing_token = $2
 func (q *Queries) DropStopRequest(ctx context.Context, db DBTX, jobID uuid.UUID, token int64) error {
 	_, err := db.Exec(ctx, DropStopRequest, jobID, token)
 	return err
+}
+
+const GetStopRequest = `-- name: GetStopRequest :one
+SELECT s.requested_at, s.actor, coalesce(s.reason, '')::text AS reason FROM job_stop_requests AS s
+WHERE s.job_id = $1 AND s.fencing_token = $2
+`
+
+type GetStopRequestRow struct {
+	RequestedAt time.Time
+	Actor       string
+	Reason      string
+}
+
+func (q *Queries) GetStopRequest(ctx context.Context, db DBTX, jobID uuid.UUID, token int64) (GetStopRequestRow, error) {
+	row := db.QueryRow(ctx, GetStopRequest, jobID, token)
+	var i GetStopRequestRow
+	err := row.Scan(&i.RequestedAt, &i.Actor, &i.Reason)
+	return i, err
 }
 
 const IsStopMarked = `-- name: IsStopMarked :one
