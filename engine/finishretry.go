@@ -48,8 +48,10 @@ type postponed struct {
 }
 
 func (f *finisher) postpone(x ended, failures int) {
-	x.run.engine.log.With(x.run.attrs()...).Error("the end of a run is refused by the database; it is tried again", "failures", failures)
 	f.later = append(f.later, postponed{x, failures, time.Now().Add(backoffCeiling(time.Second, 30*time.Second, failures-1))})
+	if f.e.troubled.tell("refused end") {
+		f.e.log.With(x.run.attrs()...).Error("the end of a run is refused by the database; it is tried again", "failures", failures, "waiting", len(f.later))
+	}
 	f.count()
 }
 

@@ -150,21 +150,29 @@ func (e *Engine) trouble(component string, err error) {
 	if showsOutage(component) && unreachable(err) {
 		t.last = now
 	}
-	quiet := now.Sub(t.at[component]) < time.Second
-	if !quiet {
-		if t.at == nil {
-			t.at = map[string]time.Time{}
-		}
-		t.at[component] = now
-	}
 	t.mu.Unlock()
 	switch {
-	case quiet:
+	case !t.tell(component):
 	case component == "heartbeat":
 		e.log.Warn(LogLeaseRenewalFailed, "worker_id", e.workerID, "error", err.Error())
 	default:
 		e.log.Error("database call failed", "component", component, "worker_id", e.workerID, "error", err.Error())
 	}
+}
+
+// tell says whether a line of this component may be logged: one a second.
+func (t *troubles) tell(component string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.at[component]) < time.Second {
+		return false
+	}
+	if t.at == nil {
+		t.at = map[string]time.Time{}
+	}
+	t.at[component] = now
+	return true
 }
 
 // showsOutage tells whether a component's failing says that leases could not be
