@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // Isolation says where suspects run: jobs whose last run was lost with its
@@ -292,6 +294,7 @@ func (w *watched) watch() error {
 		}
 	}
 	w.began()
+	fault.Point("child.started")
 	w.follow()
 	return nil
 }
@@ -313,6 +316,7 @@ func (w *watched) follow() {
 			w.take(rep)
 		case <-w.p.eof:
 			<-w.p.died
+			fault.Point("child.died")
 			if w.ended == nil && w.p.isEnded() { // by Stop, which waits no longer
 				w.ended, w.cause = errSettledOver, ErrStopping
 			}
@@ -355,6 +359,7 @@ func (w *watched) take(rep report) {
 	case rep.InTx:
 		w.r.closedInTx.Store(true)
 	case rep.Verdict != nil:
+		fault.Point("child.reported")
 		w.reported = rep.Verdict
 	}
 }

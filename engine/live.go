@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 const (
@@ -81,6 +82,7 @@ func (e *Engine) flushLive(ctx context.Context) error {
 		}
 		return err
 	}
+	fault.Point("live.flushed")
 	written := make(map[key]bool, len(kept))
 	for _, k := range kept {
 		written[key{k.JobID, k.FencingToken}] = true

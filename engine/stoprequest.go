@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
 // RequestStop asks a running job to stop. Its handler's context ends with the
@@ -83,6 +84,7 @@ func (e *Engine) deliverStops(leases []dbsqlc.RenewLeasesRow) {
 		l.stops.Store(&x.Stops)
 		for i := range e.running {
 			if r := e.running[i].Load(); r != nil && r.lease == l && slices.Contains(x.Stops, r.row.ID) {
+				fault.Point("request.delivered")
 				r.stop()
 			}
 		}

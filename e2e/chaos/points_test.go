@@ -51,8 +51,8 @@ type scene struct {
 	args []string
 	// before prepares the database for each death.
 	before func(*stage)
-	// brief adds jobs that end before anybody could run them.
-	brief bool
+	// extra kinds of jobs are needed to get there.
+	extra []string
 	// cut puts a [cutter] between the worker and Postgres.
 	cut bool
 	// partly says that the rules about what exists do not apply: retention is at work.
@@ -65,6 +65,11 @@ var scenes = map[string]scene{
 	"claim.suspect":     {before: (*stage).loseRuns},
 	"reap.open":         {before: (*stage).loseRuns},
 	"reap.after":        {before: (*stage).loseRuns},
+	"child.started":     {before: (*stage).loseRuns},
+	"child.reported":    {before: (*stage).loseRuns},
+	"child.died":        {before: (*stage).losePill},
+	"live.flushed":      {extra: []string{"lengthy"}},
+	"request.delivered": {act: (*stage).stopJob},
 	"finish.refused":    {act: (*stage).freezeLong},
 	"finish.drop":       {act: (*stage).holdClaims},
 	"stop.draining":     {act: (*stage).terminate},
@@ -72,7 +77,7 @@ var scenes = map[string]scene{
 	"stop.written":      {act: (*stage).terminate},
 	"stop.resigned":     {act: (*stage).terminate},
 	"stats.folded":      {slow: true},
-	"retention.expired": {slow: true, brief: true},
+	"retention.expired": {slow: true, extra: []string{"brief"}},
 	"retention.pruned":  {slow: true, partly: true, args: []string{"-keep", "1s"}},
 }
 
@@ -198,12 +203,12 @@ func (s *stage) work() {
 	for _, kind := range []string{"ok", "slow", "tx", "once", "spawn", "flaky", "soon", "ok", "slow", "long", "deaf", "snooze", "tx", "doomed", "hopeless"} {
 		s.enqueue(kind)
 	}
-	if s.scene.brief {
-		s.enqueue("brief")
+	for _, kind := range s.scene.extra {
+		s.enqueue(kind)
 	}
 }
 
-func (s *stage) enqueue(kind string) {
+func (s *stage) enqueue(kind string) (id string) {
 	s.t.Helper()
 	o := s.maker.of(kind)
 	options := engine.EnqueueOptions{Queue: o.queue, MaxAttempts: o.maxAttempts, Delay: o.After}
@@ -227,6 +232,7 @@ func (s *stage) enqueue(kind string) {
 	if kind == "spawn" {
 		s.children(o)
 	}
+	return o.ID
 }
 
 // children are what a spawn enqueues under keys, in two calls.
@@ -300,6 +306,33 @@ func (s *stage) loseAnswers(*program) {
 	default:
 	}
 	time.Sleep(50 * time.Millisecond)
+}
+
+// losePill lets a worker die of a job.
+func (s *stage) losePill() {
+	s.enqueue("pill.exit")
+	w := s.worker(fmt.Sprintf("lost-%d", s.made))
+	if err := w.start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); w.running() && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.retire()
+}
+
+// stopJob asks a job that runs, or waits behind others, to stop.
+func (s *stage) stopJob(w *program) {
+	id := s.enqueue("lengthy")
+	s.busy(w)
+	time.Sleep(100 * time.Millisecond)
+	r := request{Door: "stop", Outcome: acknowledged, Sent: time.Now(), Jobs: []wanted{{ID: id}}}
+	if err := s.client.Cancel(s.t.Context(), mustID(id), engine.Actor{Name: "chaos"}); err != nil {
+		r.Outcome, r.Err = refused, err.Error()
+	}
+	r.Done = time.Now()
+	s.requests.write(r)
+	time.Sleep(100 * time.Millisecond)
 }
 
 // loseRuns kills a worker in the middle of its jobs.

@@ -76,6 +76,8 @@ func (m *maker) of(kind string) order {
 		fields["fail"] = 1 + m.r.IntN(3)
 	case "slow", "long":
 		fields["work"] = 20 + m.r.IntN(200)
+	case "lengthy": // enough to be flushed while it runs
+		o.Type, fields["work"] = "long", 1800
 	case "sluggish": // longer than the lease of a zombie
 		o.Type, fields["work"] = "slow", 300+m.r.IntN(300)
 	case "tx":

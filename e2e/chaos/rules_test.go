@@ -14,24 +14,24 @@ type rule struct {
 var rules = []rule{
 	{"an acknowledged job exists once", `
 		SELECT w.id, format('%s: acknowledged as %s, found %s times', w.ref, w.id, count(j.id))
-		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.outcome = 'acknowledged' AND r.door <> 'cancel'
+		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.outcome = 'acknowledged' AND r.door NOT IN ('cancel', 'stop')
 		LEFT JOIN evidence.jobs AS j ON j.ref = w.ref AND (w.id IS NULL OR j.id = w.id)
 		GROUP BY w.id, w.ref HAVING count(DISTINCT j.id) <> 1`},
 	{"a request makes a job once, however often it is repeated", `
 		SELECT min(j.id::text)::uuid, format('%s: %s jobs', j.ref, count(*)) FROM evidence.jobs AS j GROUP BY j.ref HAVING count(*) > 1`},
 	{"a payload reads back equal", `
 		SELECT j.id, format('%s: stored %s, sent %s', w.ref, j.payload, w.payload)
-		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.door <> 'cancel'
+		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.door NOT IN ('cancel', 'stop')
 		JOIN evidence.jobs AS e ON e.ref = w.ref JOIN jobs AS j ON j.id = e.id
 		WHERE j.payload IS DISTINCT FROM w.payload OR j.type <> w.type`},
 	{"what was rolled back or refused does not exist", `
 		SELECT j.id, format('%s: %s at the door %s', w.ref, r.outcome, r.door)
-		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.outcome IN ('rolled back', 'refused') AND r.door <> 'cancel'
+		FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request AND r.outcome IN ('rolled back', 'refused') AND r.door NOT IN ('cancel', 'stop')
 		JOIN evidence.jobs AS j ON j.ref = w.ref`},
 	{"a lost answer is all or nothing", `
 		SELECT min(j.id::text)::uuid, format('request %s (%s): %s of %s jobs exist', r.id, r.door, count(j.id), count(*))
 		FROM evidence.requests AS r JOIN evidence.wanted AS w ON w.request = r.id LEFT JOIN evidence.jobs AS j ON j.ref = w.ref
-		WHERE r.outcome = 'unknown' AND r.door <> 'cancel' GROUP BY r.id, r.door HAVING count(j.id) NOT IN (0, count(*))`},
+		WHERE r.outcome = 'unknown' AND r.door NOT IN ('cancel', 'stop') GROUP BY r.id, r.door HAVING count(j.id) NOT IN (0, count(*))`},
 	{"nobody but a request makes a job", `
 		SELECT j.id, coalesce(j.ref, 'without a name') FROM evidence.jobs AS j
 		WHERE NOT EXISTS (SELECT FROM evidence.wanted AS w WHERE w.ref = j.ref)`},
@@ -42,7 +42,7 @@ var rules = []rule{
 	{"every job ends as its handler says", `
 		SELECT x.id, format('%s of type %s: %s %s', x.ref, x.type, coalesce(x.state, 'nowhere'), x.reason) FROM (
 		  SELECT j.*, EXISTS (SELECT FROM evidence.wanted AS w JOIN evidence.requests AS r ON r.id = w.request
-		    WHERE r.door = 'cancel' AND r.outcome IN ('acknowledged', 'unknown') AND w.id = j.id) AS recalled FROM evidence.jobs AS j) AS x
+		    WHERE r.door IN ('cancel', 'stop') AND r.outcome IN ('acknowledged', 'unknown') AND w.id = j.id) AS recalled FROM evidence.jobs AS j) AS x
 		WHERE NOT coalesce(CASE
 		  WHEN x.recalled AND x.state = 'cancelled' THEN true
 		  WHEN x.type IN ('hopeless', 'pill.loop') THEN x.state = 'dead_letter' AND x.reason = 'exhausted'
