@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -56,12 +57,18 @@ func noted(t *testing.T, pool *pgxpool.Pool, what string) int {
 	return one[int](t, pool, "SELECT pid FROM probe WHERE what = $1 ORDER BY at DESC LIMIT 1", what)
 }
 
+// startedRuns are the outcomes without the hand-backs: on a machine that is busy enough a child does not come up in time.
+func startedRuns(t *testing.T, pool *pgxpool.Pool, id engine.ID) string {
+	t.Helper()
+	return strings.ReplaceAll(outcomes(t, pool, id), " handed_back", "")
+}
+
 // TestADeathNamesItsCulprit: seven jobs were lost with one process, one of them deadly. The worker that gets them lives on,
 // the deadly one is quarantined at the third loss, and none of the others ever runs in a process that dies.
 func TestADeathNamesItsCulprit(t *testing.T) {
 	t.Parallel()
 	for way, says := range map[string]string{"exit": "exit status 3", "stack": "fatal error: stack overflow", "map": "fatal error: concurrent map writes",
-		"hoard": "memory", "routine": "panic: in a goroutine of the handler's own", "signal": "signal: killed"} {
+		"hoard": "out of memory|failed to allocate", "routine": "panic: in a goroutine of the handler's own", "signal": "signal: killed"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			pool := dbtest.New(t)
@@ -69,14 +76,14 @@ func TestADeathNamesItsCulprit(t *testing.T) {
 			h := startHost(t, pool, hostOptions{Memory: 256 << 20})
 			killer := ids[2]
 			within(t, patience, "the killer is dead", func() bool { h.lives(); return stateOf(t, pool, killer) == "dead_letter" })
-			if got, want := outcomes(t, pool, killer), "lease_expired crashed crashed"; got != want {
+			if got, want := startedRuns(t, pool, killer), "lease_expired crashed crashed"; got != want {
 				t.Errorf("the killer's runs: %s, want %s", got, want)
 			}
 			reason := one[string](t, pool, "SELECT concat_ws(' ', reason, crashes, error) FROM dead_letter_jobs WHERE job_id = $1", killer)
-			if !strings.HasPrefix(reason, "poison 3 quarantined: 3 runs in a row were lost with their process.") || !strings.Contains(reason, says) {
+			if !strings.HasPrefix(reason, "poison 3 quarantined: 3 runs in a row were lost with their process.") || !regexp.MustCompile(says).MatchString(reason) {
 				t.Errorf("it died of: %s, want %s", reason, says)
 			}
-			if n := one[int](t, pool, `SELECT count(*) FROM job_executions WHERE job_id = $1 AND outcome = 7 AND error LIKE '%' || $2 || '%'
+			if n := one[int](t, pool, `SELECT count(*) FROM job_executions WHERE job_id = $1 AND outcome = 7 AND error ~ $2
 				AND logs::text LIKE '%about to die%' AND started_at IS NOT NULL`, killer, says); n != 2 {
 				t.Errorf("%d of 2 deaths are told with their cause and log", n)
 			}
@@ -85,7 +92,7 @@ func TestADeathNamesItsCulprit(t *testing.T) {
 					continue
 				}
 				comes(t, pool, id, "completed")
-				if got := outcomes(t, pool, id); got != "lease_expired completed" {
+				if got := startedRuns(t, pool, id); got != "lease_expired completed" {
 					t.Errorf("neighbour %d: %s", i, got)
 				}
 			}
@@ -99,7 +106,7 @@ func TestALoopThatIgnoresItsContextIsNoCrash(t *testing.T) {
 	t.Parallel()
 	pool := dbtest.New(t)
 	id := lost(t, pool, "loop")[0]
-	h := startHost(t, pool, hostOptions{Timeout: 300 * time.Millisecond})
+	h := startHost(t, pool, hostOptions{Timeout: 5 * time.Second})
 	pid := noted(t, pool, "looping")
 	comes(t, pool, id, "dead_letter")
 	if got := outcomes(t, pool, id); got != "lease_expired timed_out" {

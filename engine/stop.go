@@ -61,7 +61,9 @@ func (e *Engine) drain(ctx context.Context) error {
 	unfinished := 0
 	for i := range e.running {
 		if r := e.running[i].Load(); r != nil {
-			r.settleOver(handedBack(r.row))
+			if r.settleOver(handedBack(r.row)) && r.isolated {
+				continue // its process is ended below
+			}
 			unfinished++
 		}
 	}
