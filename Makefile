@@ -35,7 +35,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
 	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
-	chaos chaos-points chaos-zombies chaos-short mutants \
+	outages chaos chaos-points chaos-zombies chaos-short mutants \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -182,6 +182,10 @@ test-e2e: ## run the tests that drive the programs and a browser
 
 screenshots: ## write the pictures of docs/console: each page, both themes, two widths
 	$(GO) test -count=1 -v -timeout 10m -tags screenshots -run '^TestScreenshots$$' ./e2e
+
+outages: ## let the database go away in every way under running programs, and move its clock; some minutes
+	$(GO) test -count=1 -v -timeout 15m -run 'Outage|ClockIs|FrozenLeader|EightBusy' ./e2e -outages=all
+	$(GO) test -count=1 -v -timeout 5m -run 'Outage|Unknown|Lost|I1|I2|I3|I5|I7|Clock|Leader' ./engine
 
 # A run prints its seed. ARGS='-seed 7' has the same faults again, '-faults cut,crash' those kinds alone, '-keep' keeps
 # the journals of a run that passed. They read the engine's source, which go test's cache does not look at.

@@ -134,7 +134,11 @@ func (l *logBuffer) String() string {
 func (s *stage) start(name string, env ...string) *program {
 	s.t.Helper()
 	p := &program{t: s.t, name: name, log: &logBuffer{}, done: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(binaries, name))
+	path := name // of a program built otherwise
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(binaries, name)
+	}
+	p.cmd = exec.Command(path)
 	p.cmd.Dir = s.t.TempDir()
 	p.cmd.Env = append(os.Environ(), "DATABASE_URL="+s.url, "METRICS_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "APP_DEBUG=false")
 	p.cmd.Env = append(append(p.cmd.Env, s.env...), env...)
