@@ -251,6 +251,16 @@ func TestStopOfAJobClaimedAhead(t *testing.T) {
 	healthy(t, pool, e)
 }
 
+// freeze makes what a worker holds that has an hour for each lease and does not answer.
+func freeze(t *testing.T, pool *pgxpool.Pool, ids ...engine.ID) {
+	t.Helper()
+	run(t, pool, `WITH w AS (INSERT INTO workers (id, name, hostname, pid, version, queues, types, slots, lease_ms) OVERRIDING SYSTEM VALUE
+			VALUES (987654, 'frozen', 'elsewhere', 1, 'test', '{frozen}', '{elsewhere}', 1, 3600000)),
+		d AS (DELETE FROM job_ready WHERE job_id = ANY($1::uuid[]) RETURNING job_id, attempt, crashes)
+		INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes)
+		SELECT 987654, now() + interval '1 h', array_agg(job_id), array_agg(attempt), array_agg(crashes) FROM d`, ids)
+}
+
 // TestStopWorksOnAWorkerThatDoesNotAnswer: a lease that somebody keeps alive, or that ends far in the future, is no refuge.
 func TestStopWorksOnAWorkerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
@@ -259,8 +269,7 @@ func TestStopWorksOnAWorkerThatDoesNotAnswer(t *testing.T) {
 	c.Queues, c.StopGrace = []string{"default"}, 100*time.Millisecond
 	e := start(t, pool, c)
 	seen := enqueueIn(t, e, "frozen", "elsewhere", 2)
-	lose(t, pool, seen...)
-	run(t, pool, "UPDATE job_claims SET lease_expires_at = now() + interval '1 h'")
+	freeze(t, pool, seen...)
 	run(t, pool, `INSERT INTO job_live (fencing_token, job_id, progress, progress_text, logs)
 		SELECT c.id, $1, 40, 'page 4', '[{"n": 1, "level": "INFO", "msg": "hello"}]' FROM job_claims c WHERE $1 = ANY(c.job_ids)`, seen[0])
 	if err := e.Client().RequestStop(t.Context(), seen[0], ann); err != nil {
@@ -308,8 +317,7 @@ func TestAStoppedJobDoesNotRunAgain(t *testing.T) {
 	c.Queues, c.Observer = []string{"default"}, seen
 	e := start(t, pool, c)
 	ids := enqueueIn(t, e, "frozen", "elsewhere", 2)
-	lose(t, pool, ids...)
-	run(t, pool, "UPDATE job_claims SET lease_expires_at = now() + interval '1 h'")
+	freeze(t, pool, ids...)
 	if err := e.Client().RequestStop(t.Context(), ids[0], ann); err != nil {
 		t.Fatal(err)
 	}
