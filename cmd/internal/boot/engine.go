@@ -77,8 +77,9 @@ func engineConfig(cfg *config.Config) engine.Config {
 	c := engine.Config{
 		Queues: w.Queues, Concurrency: w.Concurrency, LeaseDuration: w.LeaseDuration, HeartbeatInterval: w.HeartbeatInterval,
 		ReaperInterval: w.ReaperInterval, PollInterval: w.PollInterval, JobTimeout: w.JobTimeout, CrashLimit: w.CrashLimit,
-		StopGrace: w.StopGrace,
-		Prefetch:  w.Prefetch, NoPrefetch: w.Prefetch == 0, DiscardDead: !cfg.Retry.DLQEnabled, DBTimeout: cfg.DB.Timeout,
+		SuspectMemoryBytes: int64(w.SuspectMemory) << 20,
+		StopGrace:          w.StopGrace,
+		Prefetch:           w.Prefetch, NoPrefetch: w.Prefetch == 0, DiscardDead: !cfg.Retry.DLQEnabled, DBTimeout: cfg.DB.Timeout,
 		Retention: engine.Retention{Completed: forever(cfg.Retention.Completed), Cancelled: forever(cfg.Retention.Cancelled),
 			Dead: forever(cfg.Retention.Dead)},
 		PayloadMaxBytes: cfg.API.PayloadMaxBytes, MaxAttempts: cfg.Retry.MaxAttempts, KeyTTL: cfg.API.IdempotencyTTL,

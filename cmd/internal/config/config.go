@@ -124,6 +124,7 @@ type WorkerSettings struct {
 	HeartbeatInterval time.Duration // at most a third of LeaseDuration
 	ReaperInterval    time.Duration
 	CrashLimit        int           // crashes alone in a child before a job is poison
+	SuspectMemory     int           // MiB that child may take beyond the program's own; 0 is no limit
 	Prefetch          int           // jobs claimed ahead, or AutoPrefetch
 	StopGrace         time.Duration // from a stop request to the revoked lease
 	Queues            []string      // nil: all

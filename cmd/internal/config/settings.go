@@ -124,6 +124,8 @@ var groups = []group{
 			kind: duration(100*time.Millisecond, time.Hour, func(c *Config) *time.Duration { return &c.Worker.ReaperInterval })},
 		{name: "CRASH_LIMIT", def: "3", help: "crashes of a job alone in its process before it is poison",
 			kind: integer(1, 9, func(c *Config) *int { return &c.Worker.CrashLimit })},
+		{name: "SUSPECT_MEMORY_MB", derived: "no limit", help: "MiB of memory that a job suspected of crashes may take, beyond the program's own; Linux only",
+			kind: integer(16, 1<<20, func(c *Config) *int { return &c.Worker.SuspectMemory })},
 	}},
 	{title: "Retry and dead letters", settings: []setting{
 		{name: "RETRY_BASE_BACKOFF", def: "1s", help: "wait after the first failure, before jitter",
