@@ -20,7 +20,7 @@ func TestI5HalfOpenConnectionsAreNoticed(t *testing.T) {
 	address := dbtest.NewURL(t)
 	way := network.New(t, address)
 	watch := dbtest.OpenURL(t, address)
-	pool, err := db.Open(t.Context(), db.PoolConfig{URL: way.URL(address), StatementTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
+	pool, err := db.Open(t.Context(), db.PoolConfig{URL: way.URL(address), StatementTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
