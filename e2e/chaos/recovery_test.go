@@ -89,28 +89,38 @@ func (e *evidence) stalled() []span {
 	return spans
 }
 
-// leaderless are the spans from a leader's end or freeze until the next one had
-// the time for a pass.
+// leaderless is all the time but that of leaders who were seen: from their
+// beginning, and a pass's wait, to their own kill or freeze, or the next leader.
+// One who lived for less than a look was none.
 func (e *evidence) leaderless() []span {
-	var spans []span
-	for _, h := range e.events {
-		if h.What != "kill" && h.What != "freeze" && h.What != "term" {
+	var led []span
+	for i, l := range e.leaders {
+		if i > 0 && l.Acquired.Equal(e.leaders[i-1].Acquired) && l.PID == e.leaders[i-1].PID {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(e.leaders, h.At, func(l leader, t time.Time) int { return l.At.Compare(t) })
-		if i == 0 || e.leaders[i-1].PID != h.PID {
-			continue
+		if n := len(led); n > 0 {
+			led[n-1].to = earlier(led[n-1].to, l.Acquired)
 		}
-		old, to := e.leaders[i-1].Acquired, h.At.Add(time.Minute)
-		for _, l := range e.leaders[i:] {
-			if !l.Acquired.Equal(old) {
-				to = l.At
-				break
-			}
-		}
-		spans = append(spans, span{h.At, to.Add(reaper)})
+		led = append(led, span{l.Acquired.Add(reaper + heartbeat), e.endOf(l)})
 	}
-	return spans
+	var without []span
+	var last time.Time
+	for _, s := range led {
+		if s.from.Before(s.to) {
+			without, last = append(without, span{last, s.from}), s.to
+		}
+	}
+	return append(without, span{last, last.Add(time.Hour)})
+}
+
+// endOf is when something first hit a leader's process.
+func (e *evidence) endOf(l leader) time.Time {
+	for _, h := range e.events {
+		if h.PID == l.PID && h.At.After(l.Acquired) && (h.What == "kill" || h.What == "freeze" || h.What == "exit") {
+			return h.At
+		}
+	}
+	return l.Acquired.Add(time.Hour)
 }
 
 // recoveries measures how long lost runs took to come back, from the kill or the

@@ -223,6 +223,7 @@ func (s *storm) run() {
 		t.Fatalf("could not keep the journals: %v", err)
 	}
 	s.drain()
+	s.freeTheStuck()
 	endFleet()
 	fleet.Wait()
 	s.dismiss()
@@ -480,6 +481,29 @@ func (s *storm) dismiss() {
 		p.leftNothing(s.t)
 	}
 	s.orphans()
+}
+
+// freeTheStuck ends workers in which a pill that never returns still holds a slot:
+// they are right to say so at their end, and the new ones are asked instead.
+func (s *storm) freeTheStuck() {
+	traces, err := readJournal[trace](filepath.Join(s.dir, effectsFile))
+	if err != nil {
+		s.t.Errorf("could not find who is stuck: %v", err)
+	}
+	held := map[int]bool{}
+	for _, t := range traces {
+		held[t.PID] = held[t.PID] || t.Type == "pill.loop"
+	}
+	for _, p := range s.fleet[:s.size.Workers] {
+		if pid, _, ok := p.signal(0, false); ok && held[pid] {
+			p.kill(0)
+		}
+	}
+	var live int
+	s.eventually(patience, "every worker is there", func() bool {
+		return s.pool.QueryRow(context.Background(), "SELECT count(DISTINCT w.name) FROM workers AS w WHERE w.slots > 0 AND w.heartbeat_at > now() - interval '1 s'").
+			Scan(&live) == nil && live >= s.size.Workers
+	})
 }
 
 var goroutines = regexp.MustCompile(`(?m)^goroutines (\d+) of (\d+)$`)
