@@ -185,7 +185,22 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 
 // releaseUnknown hands back claims whose answer never arrived here.
 func (e *Engine) releaseUnknown(ctx context.Context) error {
-	back, err := e.q.ReleaseUnknownClaims(ctx, e.hot, e.workerID, e.leases.tokens())
+	var back []dbsqlc.ReleaseUnknownClaimsRow
+	err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
+		if back, err = e.q.ReleaseUnknownClaims(ctx, tx, e.workerID, e.leases.tokens()); err != nil {
+			return err
+		}
+		batch := make([]ended, len(back))
+		for i, r := range back {
+			batch[i] = ended{run: &run{row: Row{Queue: r.Queue, Type: r.Type}, lease: &lease{}}, verdict: verdict{outcome: Outcome(r.Outcome)}}
+		}
+		for _, s := range tally(batch) {
+			if err := e.q.AddStats(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil && len(back) > 0 {
 		fault.Point("claim.released")
 		e.log.Info("claims with a lost answer were handed back", "worker_id", e.workerID, "jobs", len(back))

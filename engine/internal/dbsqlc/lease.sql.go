@@ -124,17 +124,21 @@ closed AS (
   RETURNING e.job_id, e.fencing_token, e.outcome),
 asked AS (
   DELETE FROM job_stop_requests AS s WHERE s.job_id = ANY(ARRAY(SELECT g.job_id FROM gone AS g WHERE g.job_id = ANY(g.stops)))),
+moved AS (
+  SELECT g.job_id, g.attempt, g.crashes, closed.outcome, j.queue, j.type, j.priority
+  FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token
+  CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j),
 back AS (
   INSERT INTO job_ready (job_id, priority, attempt, crashes, queue, type)
-  SELECT g.job_id, j.priority, g.attempt, g.crashes, j.queue, j.type
-  FROM closed JOIN gone AS g ON g.job_id = closed.job_id AND g.id = closed.fencing_token AND closed.outcome = 4
-  CROSS JOIN LATERAL (SELECT q.queue, q.type, q.priority FROM jobs AS q WHERE q.id = g.job_id OFFSET 0) AS j)
-SELECT closed.job_id, closed.outcome FROM closed
+  SELECT m.job_id, m.priority, m.attempt, m.crashes, m.queue, m.type FROM moved AS m WHERE m.outcome = 4)
+SELECT m.job_id::uuid AS job_id, m.outcome::smallint AS outcome, m.queue::text AS queue, m.type::text AS type FROM moved AS m
 `
 
 type ReleaseUnknownClaimsRow struct {
 	JobID   uuid.UUID
 	Outcome int16
+	Queue   string
+	Type    string
 }
 
 // After a claim whose answer was lost: the leases of this worker that it does not know go back, their attempts uncounted.
@@ -148,7 +152,12 @@ func (q *Queries) ReleaseUnknownClaims(ctx context.Context, db DBTX, workerID in
 	var items []ReleaseUnknownClaimsRow
 	for rows.Next() {
 		var i ReleaseUnknownClaimsRow
-		if err := rows.Scan(&i.JobID, &i.Outcome); err != nil {
+		if err := rows.Scan(
+			&i.JobID,
+			&i.Outcome,
+			&i.Queue,
+			&i.Type,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
