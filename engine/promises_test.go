@@ -360,3 +360,36 @@ func TestAFinishWithoutAnAnswerCountsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A lease that is being renewed when the reaper comes is not taken: it is
+// renewed by then, or the next pass sees that it was not.
+func TestALeaseThatIsBeingRenewedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	if _, err := pool.Exec(t.Context(), `
+		INSERT INTO jobs (id, type, version) VALUES ('0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10', 'elsewhere', 1);
+		INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes)
+		VALUES (1000, now() - interval '1 s', ARRAY['0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10'::uuid], '{0}', '{0}')`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // after a commit it has nothing to do
+	if _, err := tx.Exec(t.Context(), `UPDATE job_claims SET lease_expires_at = now() + interval '30 s'`); err != nil {
+		t.Fatal(err)
+	}
+	startErrands(t, pool, engine.Config{HeartbeatInterval: 20 * time.Millisecond, ReaperInterval: 20 * time.Millisecond})
+	holds(t, pool, `SELECT count(*) = 1 FROM leaders WHERE expires_at > now()`)
+	time.Sleep(300 * time.Millisecond) // some passes of the reaper, or one that waits
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, pool, `SELECT count(*) = 1 FROM maintenance_tasks WHERE task = 'reaper' AND last_success_at > clock_timestamp() - interval '100 ms'`)
+	holds(t, pool, `SELECT count(*) = 1 FROM job_claims`)
+	var runs int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM job_executions`).Scan(&runs); err != nil || runs != 0 {
+		t.Errorf("%d runs were closed (%v), want none: the lease was renewed", runs, err)
+	}
+}
