@@ -43,7 +43,7 @@ var defects = []planted{
 	{rule: "an effect under CompleteTx is that of the completed run", sql: `UPDATE chaos.effects SET fencing_token = fencing_token + 1
 		WHERE job_id IN (SELECT id FROM jobs WHERE type = 'tx')`},
 	{rule: "a completed run did what it says", sql: "UPDATE job_executions SET outcome = 1 WHERE outcome = 2 AND attempt = 1"},
-	{rule: "no run before its time", sql: "UPDATE job_executions SET claimed_at = claimed_at - interval '290 ms' WHERE job_id = (SELECT id FROM jobs WHERE payload->>'ref' = 'p-7')"},
+	{rule: "no run before its time", sql: "UPDATE job_executions SET claimed_at = claimed_at - interval '1 hour' WHERE job_id = (SELECT id FROM jobs WHERE payload->>'ref' = 'p-7')"},
 	{rule: "a backoff is within its range", sql: "UPDATE moves.log SET detail = (detail::timestamptz + interval '1 hour')::text WHERE place = 'failed' AND op = 'insert'"},
 	{rule: "counters equal history", sql: "UPDATE job_stats_minutes SET n = n + 1; UPDATE job_stats_deltas SET n = n + 1"},
 	{rule: "nothing is left over", sql: "INSERT INTO job_ready (job_id, priority, queue, type) SELECT id, 1, queue, type FROM jobs LIMIT 1"},
