@@ -366,18 +366,6 @@ func (c *Client) logOperation(ctx context.Context, act string, id ID, a Actor) {
 	c.log.InfoContext(ctx, LogOperatorAction, "actor", a.Name, "reason", a.Reason, "action", "operation "+act, "target", id.String())
 }
 
-// Operation reads one. Error: [ErrOperationNotFound].
-func (c *Client) Operation(ctx context.Context, id ID) (Operation, error) {
-	o, err := c.q.GetOperation(ctx, c.pool, id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Operation{}, ErrOperationNotFound
-	}
-	if err != nil {
-		return Operation{}, fmt.Errorf("read operation %s: %w", id, err)
-	}
-	return operationOf(&o)
-}
-
 func operationOf(o *dbsqlc.Operation) (Operation, error) {
 	out := Operation{ID: o.ID, Action: OperationAction(o.Action), Pace: Pace(o.Pace), State: OperationState(o.State), Actor: o.Actor, Source: o.Source,
 		CutOff: o.CutOff.UTC(), CreatedAt: o.CreatedAt.UTC(), Total: int(o.Total), Done: int(o.Done), PassedOver: int(o.PassedOver), Step: int(o.Step),

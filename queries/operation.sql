@@ -100,7 +100,7 @@ ORDER BY o.created_at DESC, o.id DESC LIMIT @max_rows::int;
 -- name: ListOperationResults :many
 -- The jobs of an operation that failed again, or were passed over, in its order.
 SELECT o.n, o.job_id, o.passed_over, coalesce(r.outcome, 0)::smallint AS outcome, coalesce(r.error_class, '')::text AS error_class,
-  left(coalesce(r.error, ''), 300)::text AS error, r.finished_at
+  left(coalesce(r.error, ''), 300)::text AS error, coalesce(r.finished_at, 'epoch')::timestamptz AS finished_at
 FROM operation_jobs AS o
 LEFT JOIN LATERAL (
   SELECT e.outcome, e.error_class, e.error, e.finished_at FROM job_executions AS e

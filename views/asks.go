@@ -83,8 +83,29 @@ type Confirm struct {
 	Warning *Notice
 	Facts   []Fact
 	Reason  ReasonField
+	Pace    []Choice // of an act on many
+	Typed   TypedField
 	Note    string // "It leaves the list; Undo works for 7 days."
 	Sample  []DeadRow
+	// SampleTitle heads the sample. Default "3 newest".
+	SampleTitle string
+	Problem     string
+}
+
+// Choice is one of several that exclude each other, maybe with a number of its own.
+type Choice struct {
+	Name, Value, Text, Hint string
+	Checked                 bool
+	Number                  string // name of the number's field
+	NumberLabel             string
+	NumberValue             string
+}
+
+// TypedField asks a person to type the number of jobs, so that nobody confirms
+// thousands by habit.
+type TypedField struct {
+	Ask     bool
+	Want    string
 	Problem string
 }
 

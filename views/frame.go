@@ -36,6 +36,7 @@ var (
 		{"types", "/types", "Types", "shapes", "y"},
 		{"dlq", "/dlq", "Dead letters", "archive-x", "d"},
 		{"workers", "/workers", "Workers", "server", "w"},
+		{"operations", "/operations", "Operations", "list-checks", ""},
 		{"audit", "/audit", "Audit", "history", "a"},
 	}
 	navBottom = []navEntry{

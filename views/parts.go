@@ -51,6 +51,7 @@ const (
 	StateLost     State = "lost"
 	StateDraining State = "draining"
 	StateStopped  State = "stopped"
+	StateHalted   State = "halted"
 )
 
 // The levels of the verdict.

@@ -23,6 +23,7 @@ var looks = map[State]look{
 	StateLost:      {"Lost", "unplug"},
 	StateDraining:  {"Draining", "log-out"},
 	StateStopped:   {"Stopped", "circle-stop"},
+	StateHalted:    {"Halted", "octagon-x"},
 	LevelHealthy:   {"Healthy", "circle-check"},
 	LevelDegraded:  {"Degraded", "triangle-alert"},
 	LevelCritical:  {"Critical", "octagon-x"},
@@ -87,7 +88,7 @@ func (o Outcome) icon() string {
 // actionIcons are the icons of the kinds of actions.
 var actionIcons = map[string]string{
 	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "download": "download",
-	"new": "plus", "view": "arrow-right", "resume": "play", "stop": "octagon-x", "refresh": "rotate-cw",
+	"pause": "circle-pause", "continue": "play", "stop": "octagon-x", "new": "plus", "view": "arrow-right", "resume": "play", "refresh": "rotate-cw",
 }
 
 func (a Action) icon() string {

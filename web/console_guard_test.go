@@ -148,7 +148,7 @@ func TestALostRightIsFeltWithTheNextRequest(t *testing.T) {
 // fingerprint is everything that an act would change.
 func (s *site) fingerprint() string {
 	s.t.Helper()
-	return s.text(`SELECT (SELECT count(*) FROM jobs)::text || ' ' || (SELECT count(*) FROM operator_actions WHERE target_kind = 'job') || ' ' ||
+	return s.text(`SELECT (SELECT count(*) FROM jobs)::text || ' ' || (SELECT count(*) FROM operator_actions WHERE target_kind IN ('job', 'operation')) || ' ' ||
 		coalesce((SELECT string_agg(job_id::text || coalesce(discarded_at::text, ''), ',' ORDER BY job_id) FROM dead_letter_jobs), '') || ' ' ||
 		coalesce((SELECT string_agg(job_id::text, ',' ORDER BY job_id) FROM job_ready), '')`)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/db"
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
-	"github.com/reliable-job-engine/reliable-job-engine/web/api"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
@@ -95,7 +94,7 @@ func (slowBody) Read(p []byte) (int, error) {
 
 // brokenEngine fails as told.
 type brokenEngine struct {
-	api.Engine
+	Engine
 	err   error
 	panic bool
 }
@@ -110,7 +109,7 @@ func (b brokenEngine) Enqueue(context.Context, engine.Args, engine.EnqueueOption
 func TestUnknownErrorsAndPanicsShowNothing(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
-	for name, e := range map[string]api.Engine{"error": brokenEngine{err: errors.New("secret of the inside")}, "panic": brokenEngine{panic: true}} {
+	for name, e := range map[string]Engine{"error": brokenEngine{err: errors.New("secret of the inside")}, "panic": brokenEngine{panic: true}} {
 		s := newSiteOn(t, pool, func(c *Config) { c.Engine = e })
 		got := s.post(`{"type":"email"}`)
 		got.refused(name, http.StatusInternalServerError, "internal", "")

@@ -20,9 +20,15 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
+// Engine is what API and console ask of the engine: *[engine.Client].
+type Engine interface {
+	api.Engine
+	console.Engine
+}
+
 // Config is what the server needs. Engine, Read, Metrics and Addr are required.
 type Config struct {
-	Engine  api.Engine
+	Engine  Engine
 	Read    api.Reader
 	Metrics *ops.Metrics
 	// Log gets a line for each request. Default: none.

@@ -38,7 +38,7 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 		return err
 	}
 	reason := strings.TrimSpace(form.Get("reason"))
-	if !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) || utf8.RuneCountInString(reason) > maxReason {
+	if !validReason(reason) {
 		return badQuery("The reason may have 500 characters of plain text.")
 	}
 	actor := k.actor(c, reason)
@@ -78,6 +78,10 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 	}
 	k.leave(c, n)
 	return c.Redirect(http.StatusSeeOther, k.afterAct(c, name, id))
+}
+
+func validReason(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= maxReason
 }
 
 // seen is the version of the job that the form's page showed; 0 where none is sent.

@@ -109,6 +109,10 @@ func (k *Console) targetOf(a *inspect.Action) views.Link {
 		if id, err := parseID(a.Target); err == nil {
 			return views.Link{Text: shortID(id), Href: k.url("/jobs/" + id.String())}
 		}
+	case "operation":
+		if id, err := parseID(a.Target); err == nil {
+			return views.Link{Text: "operation " + shortID(id), Href: k.url("/operations/" + id.String())}
+		}
 	case "queue":
 		return views.Link{Text: a.Target, Href: k.url("/queues/" + escape(a.Target))}
 	}
@@ -148,6 +152,10 @@ var actionWords = map[string]struct {
 	"restore": {"Restored", views.StateDead, "corner"}, "cancel": {"Cancelled", views.StateCancelled, "ban"},
 	"stop":  {"Stop requested", views.StateLate, "octagon-x"},
 	"pause": {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
+	"operation replay": {"Replay of many", views.StateReplayed, "list-checks"}, "operation discard": {"Discard of many", views.StateDiscarded, "list-checks"},
+	"operation cancel": {"Cancel of many", views.StateCancelled, "list-checks"}, "operation run_now": {"Run now of many", views.StateReady, "list-checks"},
+	"operation pause": {"Paused operation", views.StatePaused, "circle-pause"}, "operation continue": {"Continued operation", views.StateActive, "play"},
+	"operation stop": {"Stopped operation", views.StateStopped, "circle-stop"}, "operation halt": {"Halted operation", views.StateHalted, "octagon-x"},
 	"enqueue": {"Enqueued", views.StateReady, "plus"}, "drain": {"Drained", views.StateDraining, "log-out"},
 }
 

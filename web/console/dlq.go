@@ -338,6 +338,10 @@ func (v *visit) groupPageOf(g *inspect.DeadGroup, failures int64, sample []inspe
 		a.Main = true
 		m.Actions = []views.Action{a}
 	}
+	if v.may(auth.ScopeDLQWrite) && g.Fingerprint != "" {
+		m.Actions = append(m.Actions, v.manyAction(engine.OperateReplay, engine.Selection{Fingerprint: g.Fingerprint}, "of "+group.Class),
+			v.manyAction(engine.OperateDiscard, engine.Selection{Fingerprint: g.Fingerprint}, "of "+group.Class))
+	}
 	m.Strip = []views.Figure{
 		{Name: "Dead", Value: text(group.Count), Tone: views.ToneUp}, {Name: "Failed runs, 60 min", Value: text(tally(failures))},
 		{Name: "First seen", Value: []views.Span{{At: group.First}}}, {Name: "Last seen", Value: []views.Span{{At: group.Last}}},

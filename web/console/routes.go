@@ -29,6 +29,15 @@ type Engine interface {
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
+	PreviewOperation(ctx context.Context, s engine.OperationSpec) (engine.OperationPreview, error)
+	Operate(ctx context.Context, s engine.OperationSpec, a engine.Actor) (engine.Operation, error)
+	PauseOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	ContinueOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	StopOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	Operation(ctx context.Context, id engine.ID) (engine.Operation, error)
+	Operations(ctx context.Context, before engine.Operation, limit int) ([]engine.Operation, error)
+	OperationOutcomes(ctx context.Context, o engine.Operation) (engine.OperationOutcomes, error)
+	OperationFailures(ctx context.Context, id engine.ID, n, limit int) ([]engine.OperationFailure, error)
 }
 
 // Reader is what the console reads.
@@ -213,6 +222,13 @@ func (k *Console) Mount(e *echo.Echo) {
 	g.GET("/dlq/:id/discard", k.confirmDiscard, dead)
 	g.POST("/dlq/:id/discard", k.discard, dead)
 	g.POST("/dlq/:id/restore", k.restore, dead)
+	g.GET("/operations", k.operations, read)
+	g.POST("/operations", k.makeOperation, dead)
+	g.GET("/operations/new", k.newOperation, dead)
+	g.GET("/operations/:id", k.operation, read)
+	g.POST("/operations/:id/pause", k.steerOperation("pause", k.Engine.PauseOperation), dead)
+	g.POST("/operations/:id/continue", k.steerOperation("continue", k.Engine.ContinueOperation), dead)
+	g.POST("/operations/:id/stop", k.steerOperation("stop", k.Engine.StopOperation), dead)
 	g.GET("/workers", k.workers, read)
 	g.GET("/workers/:id", k.worker, read)
 	g.GET("/audit", k.audit, read)
