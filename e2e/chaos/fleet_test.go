@@ -191,7 +191,12 @@ func (p *program) stop(patience time.Duration) (clean bool) {
 	case <-ended:
 		return true
 	case <-time.After(patience):
-		p.kill(0)
+		_, _, _ = p.signal(syscall.SIGQUIT, false) // it tells in its log where it hangs
+		select {
+		case <-ended:
+		case <-time.After(2 * time.Second):
+			p.kill(0)
+		}
 		return false
 	}
 }

@@ -336,7 +336,7 @@ func (s *stage) stopJob(w *program) {
 		}
 	}
 	r := request{Door: "stop", Outcome: acknowledged, Sent: time.Now(), Jobs: []wanted{{ID: id}}}
-	if err := s.client.Cancel(s.t.Context(), mustID(id), engine.Actor{Name: "chaos"}); err != nil {
+	if err := s.client.RequestStop(s.t.Context(), mustID(id), engine.Actor{Name: "chaos"}); err != nil {
 		r.Outcome, r.Err = refused, err.Error()
 	}
 	r.Done = time.Now()
