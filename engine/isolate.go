@@ -201,7 +201,10 @@ func (s *isolator) close(ctx context.Context) {
 // follow gives a run to the child and settles it by what comes of it.
 func (s *isolator) follow(p *childProcess, r *run) {
 	f := p.follow(r.row.FencingToken)
-	defer p.leave(f)
+	// Before a drop: a report that nobody takes any more would keep the child's
+	// reader, and with it the child's end, waiting for ever.
+	leave := sync.OnceFunc(func() { p.leave(f) })
+	defer leave()
 	p.ordered++
 	now := r.lease.dbTime(time.Now())
 	err := p.send(order{Run: &orderedRun{Row: r.row, Timeout: r.timeout, Now: now}})
@@ -211,6 +214,7 @@ func (s *isolator) follow(p *childProcess, r *run) {
 	}
 	switch {
 	case err != nil:
+		leave()
 		s.drop(p)
 		s.notStarted(r, err)
 		return
@@ -224,6 +228,7 @@ func (s *isolator) follow(p *childProcess, r *run) {
 	}
 	s.failures = 0
 	if !p.alive() {
+		leave()
 		s.drop(p)
 	}
 }
