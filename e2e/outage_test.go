@@ -33,7 +33,6 @@ func allOutages(t *testing.T) {
 type outage struct {
 	begin, repair func(*broken)
 	few           bool // also where only few are gone through
-	lasts         time.Duration
 	writes        bool // goes on taking writes, slowly
 	settings      []string
 }
