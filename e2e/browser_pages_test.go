@@ -28,6 +28,7 @@ type page struct {
 // pagesWithData are all pages of the router's table that are read, each with
 // something to show.
 var pagesWithData = []page{
+	{"/jobs/{running}/stop", 200, ""}, // first: the simulated leases last half a minute
 	{"/", 200, "Overview"},
 	{"/jobs", 200, "Jobs"},
 	{"/jobs?state=dead&queue={queue}", 200, "Jobs"},
@@ -49,6 +50,10 @@ var pagesWithData = []page{
 	{"/dlq?view=discarded", 200, "Dead letters"},
 	{"/dlq/groups/{group}", 200, ""},
 	{"/dlq/{dead}/discard", 200, "Discard job {short dead}?"},
+	{"/operations", 200, "Operations"},
+	{"/operations/{operation}", 200, ""},
+	{"/operations/new?action=replay&fingerprint={group}", 200, ""},
+	{"/operations/new?action=discard&queue={queue}", 200, ""},
 	{"/workers", 200, "Workers"},
 	{"/workers/{worker}", 200, ""},
 	{"/audit", 200, "Audit"},
@@ -61,7 +66,7 @@ var pagesWithData = []page{
 var pagesWithout = []page{
 	{"/", 200, "Overview"}, {"/jobs", 200, "Jobs"}, {"/jobs?queue=biling", 200, "Jobs"}, {"/queues", 200, "Queues"}, {"/types", 200, "Types"},
 	{"/dlq", 200, "Dead letters"}, {"/dlq?view=jobs", 200, "Dead letters"}, {"/dlq?view=discarded", 200, "Dead letters"},
-	{"/workers", 200, "Workers"}, {"/audit", 200, "Audit"}, {"/system", 200, "System"},
+	{"/workers", 200, "Workers"}, {"/operations", 200, "Operations"}, {"/audit", 200, "Audit"}, {"/system", 200, "System"},
 }
 
 // pagesInError are what a reader meets when something is wrong with the address or
@@ -72,6 +77,8 @@ var pagesInError = []page{
 	{"/dlq/groups/ffffffff", 404, "Nothing is here"},
 	{"/queues/nowhere", 404, "Nothing is here"},
 	{"/workers/999999", 404, "Nothing is here"},
+	{"/operations/01000000-0000-7000-8000-000000000000", 404, "Nothing is here"},
+	{"/operations/new?action=replay&queue=nowhere", 404, "Nothing is here"},
 	{"/jobs?state=sleeping", 400, "Jobs"},
 	{"/jobs?colour=red", 400, ""},
 	{"/jobs/{completed}/cancel", 409, "The job has changed"},
@@ -163,6 +170,7 @@ func (s *stage) names(t *testing.T) *strings.Replacer {
 		"queue":     "SELECT queue FROM dead_letter_jobs WHERE discarded_at IS NULL GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1",
 		"type":      "SELECT type FROM dead_letter_jobs WHERE discarded_at IS NULL GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1",
 		"worker":    "SELECT worker_id::text FROM job_claims ORDER BY id DESC LIMIT 1",
+		"operation": haltedCanary,
 	} {
 		var value string
 		s.scan(t, &value, sql)
@@ -170,6 +178,17 @@ func (s *stage) names(t *testing.T) *strings.Replacer {
 	}
 	return strings.NewReplacer(pairs...)
 }
+
+// haltedCanary is the replay that somebody tried in the incident: five jobs, all of which failed again.
+const haltedCanary = `
+	WITH g AS (SELECT fingerprint FROM dead_letter_jobs WHERE discarded_at IS NULL GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1),
+	d AS (SELECT x.job_id, x.fencing_token, row_number() OVER (ORDER BY x.died_at, x.job_id) AS n FROM dead_letter_jobs AS x JOIN g USING (fingerprint)),
+	o AS (INSERT INTO operations (id, action, selection, cut_off, pace, state, halted_reason, actor, source, reason, total, done, step)
+	  SELECT uuid_v7(), 'replay', jsonb_build_object('fingerprint', g.fingerprint), now(), 'canary', 'halted', '5 of the last 5 jobs that ran failed again',
+	    'oncall-us', 'console', 'canary: is the gateway back?', (SELECT count(*) FROM d), 5, 5 FROM g RETURNING id),
+	j AS (INSERT INTO operation_jobs (operation_id, n, job_id, token, acted_at)
+	  SELECT o.id, d.n, d.job_id, CASE WHEN d.n <= 5 THEN d.fencing_token - 1 END, CASE WHEN d.n <= 5 THEN now() END FROM d CROSS JOIN o)
+	SELECT id::text FROM o`
 
 // look examines pages in turn.
 func (s *stage) look(t *testing.T, html *folder, names *strings.Replacer, pages []page) {

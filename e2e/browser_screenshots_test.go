@@ -26,7 +26,8 @@ var pictures = []struct{ name, path string }{
 	{"overview", "/"}, {"jobs", "/jobs"}, {"job-dead", "/jobs/{dead}"}, {"job-completed", "/jobs/{completed}"}, {"job-running", "/jobs/{running}"},
 	{"job-cancel", "/jobs/{waiting}/cancel"}, {"new-job", "/jobs/new"}, {"queues", "/queues"}, {"queue", "/queues/{queue}"}, {"types", "/types"},
 	{"type", "/types/{type}"}, {"dlq", "/dlq"}, {"dlq-jobs", "/dlq?view=jobs"}, {"dlq-discarded", "/dlq?view=discarded"},
-	{"dlq-group", "/dlq/groups/{group}"}, {"workers", "/workers"}, {"worker", "/workers/{worker}"}, {"audit", "/audit"}, {"system", "/system"},
+	{"dlq-group", "/dlq/groups/{group}"}, {"operations", "/operations"}, {"operation", "/operations/{operation}"},
+	{"operation-new", "/operations/new?action=replay&fingerprint={group}"}, {"workers", "/workers"}, {"worker", "/workers/{worker}"}, {"audit", "/audit"}, {"system", "/system"},
 	{"help", "/help"}, {"not-found", "/jobs/01000000-0000-7000-8000-000000000000"},
 }
 
