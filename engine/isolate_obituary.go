@@ -81,5 +81,11 @@ func (o *obituary) last() (words, stack string) {
 	if _, goroutines, found := strings.Cut(o.trace.String(), "goroutine "); found {
 		stack = "goroutine " + goroutines
 	}
-	return clean(o.fatal, lastLineBytes), stack
+	words = o.fatal
+	if strings.HasPrefix(words, "SIG") && len(o.tail) > 0 {
+		// The signal is what C code ends with after it has said why, as where no
+		// thread can be made for lack of memory.
+		words = o.tail[len(o.tail)-1] + " | " + words
+	}
+	return clean(words, lastLineBytes), stack
 }

@@ -68,7 +68,7 @@ func startedRuns(t *testing.T, pool *pgxpool.Pool, id engine.ID) string {
 func TestADeathNamesItsCulprit(t *testing.T) {
 	t.Parallel()
 	for way, says := range map[string]string{"exit": "exit status 3", "stack": "fatal error: stack overflow", "map": "fatal error: concurrent map writes",
-		"hoard": "out of memory|failed to allocate", "routine": "panic: in a goroutine of the handler's own", "signal": "signal: killed"} {
+		"hoard": "out of memory|failed to allocate|cannot allocate memory|pthread_create failed", "routine": "panic: in a goroutine of the handler's own", "signal": "signal: killed"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			pool := dbtest.New(t)

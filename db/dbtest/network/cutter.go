@@ -31,7 +31,12 @@ type cut struct {
 // itself, or by COMMIT, for which text is "commit". The connection ends with it. It
 // returns a channel that is closed once that has happened.
 func (p *Proxy) Cut(at Moment, text string) <-chan struct{} {
-	c := &cut{at: at, match: func(sql string) bool { return strings.Contains(sql, text) }, done: make(chan struct{})}
+	c := &cut{at: at, done: make(chan struct{}), match: func(sql string) bool {
+		if text == "commit" {
+			return strings.EqualFold(strings.TrimRight(strings.TrimSpace(sql), ";"), text) // and no setting of synchronous_commit
+		}
+		return strings.Contains(sql, text)
+	}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts = append(p.cuts, c)
