@@ -97,11 +97,9 @@ func (m *movable) move(by time.Duration) {
 // a dead one's are recovered soon, and nothing waits for the jump to be made up for.
 func TestTheDatabasesClockIsMoved(t *testing.T) {
 	t.Parallel()
-	for by, few := range map[time.Duration]bool{time.Hour: true, -time.Hour: true, 10 * time.Minute: false, -10 * time.Minute: false} {
+	allOutages(t)
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 10 * time.Minute, -10 * time.Minute} {
 		t.Run(by.String(), func(t *testing.T) {
-			if !few {
-				allOutages(t)
-			}
 			t.Parallel()
 			m := newMovable(t)
 			moveUnder(t, m, by)
@@ -140,9 +138,12 @@ func moveUnder(t *testing.T, m *movable, by time.Duration) {
 	tg.called(t, 5*time.Second).answer <- http.StatusOK
 	time.Sleep(time.Until(moved.Add(lease + 2*heartbeat))) // past any lease that was not renewed
 	held.answer <- http.StatusOK
-	for _, id := range []string{kept, lost, fresh} {
-		b.eventually(10*time.Second, "all are completed", func() bool { return b.job(id).Status == "completed" })
-	}
+	// By SQL: a statement under way while the clock jumps is over its time at once, which HTTP answers with 503.
+	b.eventually(10*time.Second, "all are completed", func() bool {
+		var n int
+		err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM job_states WHERE id = ANY($1) AND state = 'completed'", []string{kept, lost, fresh}).Scan(&n)
+		return err == nil && n == 3
+	})
 	if got := outcomes(b.attempts(kept)); !equal(got, []string{"completed"}) {
 		t.Errorf("the living worker's run: %v, want completed at once", got)
 	}
