@@ -60,6 +60,9 @@ func (s *heard) String() string {
 // startHost starts a host, which the test's end kills. What its handlers do is found in table probe.
 func startHost(t *testing.T, pool *pgxpool.Pool, o hostOptions) *host {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("processes with processes of their own: make test has them without the race detector")
+	}
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS probe (what text, pid int, at timestamptz DEFAULT now())"); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestExpiryFindsWhatItPassed(t *testing.T) {
 	pool := dbtest.New(t)
 	c := newClient(t, pool)
 	e := start(t, pool, engine.Config{MaintenanceOnly: true, PollInterval: 50 * time.Millisecond})
-	soon := time.Now().Add(500 * time.Millisecond)
+	soon := time.Now().Add(3 * time.Second)
 	running := enqueueOne(t, c, engine.EnqueueOptions{ExpiresAt: soon})
 	lease(t, pool, running)
 	tx, err := pool.Begin(t.Context())

@@ -99,7 +99,10 @@ func TestAJobWhoseLeaseWasLostDoesNotStart(t *testing.T) {
 			SELECT c.id FROM c`, behind).Scan(&token)
 		return err == nil
 	})
-	time.Sleep(300 * time.Millisecond) // three heartbeats: it knows
+	for range 2 { // once the second heartbeat since is there, the first one's answer has been heard
+		at := one[time.Time](t, pool, "SELECT clock_timestamp()")
+		eventually(t, "a heartbeat comes", func() bool { return one[bool](t, pool, "SELECT max(heartbeat_at) > $1 FROM workers", at) })
+	}
 	close(gate)
 	reaches(t, pool, behind, "completed")
 	mu.Lock()

@@ -26,7 +26,10 @@ func TestB1CompletionAgainstTheReaper(t *testing.T) {
 	c := hasty(ws)
 	c.ReaperInterval, c.HeartbeatInterval = 10*time.Millisecond, 200*time.Millisecond
 	e := start(t, pool, c)
-	eventually(t, "it leads", func() bool { return e.Status().Leader })
+	// After its start it waits for a heartbeat first.
+	eventually(t, "the reaper goes round", func() bool {
+		return one[int](t, pool, "SELECT count(*) FROM maintenance_tasks WHERE task = 'reaper'") > 0
+	})
 	const jobs = 300
 	items := make([]engine.EnqueueItem, jobs)
 	for i := range items {
