@@ -30,17 +30,21 @@ func TestB1CompletionAgainstTheReaper(t *testing.T) {
 	eventually(t, "the reaper goes round", func() bool {
 		return one[int](t, pool, "SELECT count(*) FROM maintenance_tasks WHERE task = 'reaper'") > 0
 	})
-	const jobs = 300
-	items := make([]engine.EnqueueItem, jobs)
-	for i := range items {
-		items[i].Args = engine.RawArgs{Type: "short"}
-	}
-	if _, err := e.Client().EnqueueMany(t.Context(), items); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
-		if _, err := pool.Exec(t.Context(), "UPDATE job_claims SET lease_expires_at = now() - interval '1 ms' WHERE random() < 0.2"); err != nil {
+	jobs := 0
+	reaped := func() int { return one[int](t, pool, "SELECT count(*) FROM job_executions WHERE outcome = 6") }
+	for wave := 0; wave < 3 || wave < 60 && reaped() == 0; wave++ {
+		items := make([]engine.EnqueueItem, 100)
+		for i := range items {
+			items[i].Args = engine.RawArgs{Type: "short"}
+		}
+		if _, err := e.Client().EnqueueMany(t.Context(), items); err != nil {
 			t.Fatal(err)
+		}
+		jobs += len(items)
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+			if _, err := pool.Exec(t.Context(), "UPDATE job_claims SET lease_expires_at = now() - interval '1 ms' WHERE random() < 0.2"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	within(t, 30*time.Second, "all completed", func() bool {
