@@ -9,8 +9,8 @@ ARG TARGETARCH
 ARG VERSION
 ARG COMMIT
 ARG BUILT_AT
-# The caches are the builder's, not the image's: a second build compiles what changed.
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+# The modules are the builder's, not the image's: a second build downloads nothing.
+RUN --mount=type=cache,target=/go/pkg/mod \
     info=github.com/reliable-job-engine/reliable-job-engine/cmd/internal/buildinfo && \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
     -ldflags "-s -w -X $info.version=$VERSION -X $info.commit=$COMMIT -X $info.builtAt=$BUILT_AT" \
