@@ -35,7 +35,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
 	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
-	outages chaos chaos-points chaos-zombies chaos-short mutants \
+	outages poison chaos chaos-points chaos-zombies chaos-short mutants \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -147,9 +147,9 @@ build-cli: ## build bin/jobctl
 
 test: ## run every test once, without the race detector
 	@# The engine's figures and the browser are measured each for itself: beside each other they disturb.
-	$(GO) test -timeout 8m $$($(GO) list ./... | grep -v -e /engine$$ -e /e2e$$ -e /engine/access$$)
+	$(GO) test -p 3 -timeout 8m $$($(GO) list ./... | grep -v -e /engine$$ -e /e2e$$ -e /engine/access$$)
 	$(GO) test -p 1 -timeout 8m ./engine ./engine/access
-	$(GO) test -timeout 8m ./e2e
+	$(GO) test -parallel 4 -timeout 8m ./e2e
 
 # They read what lies outside their module, which go test's cache does not look at.
 test-tools: ## run the tests of the tools module: the image and the containers
@@ -170,6 +170,9 @@ test-race: ## run the tests of packages with goroutines under the race detector,
 interleave: ## try every interleaving of the statements that race; long
 	$(GO) test -count=1 -timeout 85m -run Interleav ./engine -interleavings=all
 
+poison: ## kill worker processes by their own jobs in every way, with and without a child process for suspects
+	$(GO) test -count=1 -v -timeout 15m -run 'TestB7|TestADeathNamesItsCulprit' ./engine -deaths=all
+
 mutants: ## seed 15 known defects, one after another, and see that a test finds each; half an hour
 	$(GO) test -count=1 -v -tags mutants -timeout 90m ./e2e/mutants
 
@@ -177,8 +180,8 @@ budget: ## measure every page, list and check with a million simulated jobs; som
 	$(GO) test -count=1 -v -timeout 30m -run 'TestPagesAndListsStayInBudget|TestASimulatedHistoryBreaksNoRule' ./cmd/internal/simulate -jobs=1000000
 
 # Chromium, Node and npm have to be there; what else they need is installed on first use.
-test-e2e: ## run the tests that drive the programs and a browser
-	$(GO) test -count=1 -timeout 10m ./e2e
+test-e2e: ## run the tests that drive the programs and a browser, in full
+	$(GO) test -count=1 -parallel 4 -timeout 15m ./e2e -full
 
 screenshots: ## write the pictures of docs/console: each page, both themes, two widths
 	$(GO) test -count=1 -v -timeout 10m -tags screenshots -run '^TestScreenshots$$' ./e2e

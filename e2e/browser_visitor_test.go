@@ -188,6 +188,8 @@ func (v *visitor) click(l playwright.Locator) { v.t.Helper(); v.must(l.Click()) 
 
 func (v *visitor) press(keys ...string) {
 	v.t.Helper()
+	// A page may be drawn in part and its script, which knows the keys, not yet there.
+	v.must(v.WaitForLoadState(playwright.PageWaitForLoadStateOptions{State: playwright.LoadStateDomcontentloaded}))
 	for _, k := range keys {
 		v.must(v.Keyboard().Press(k))
 	}

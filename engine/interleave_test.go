@@ -16,7 +16,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 )
 
-var interleavings = flag.String("interleavings", "3000", "orders of steps that TestInterleavings tries, evenly sampled over its scenes: a number, or all")
+var interleavings = flag.String("interleavings", "1500", "orders of steps that TestInterleavings tries, evenly sampled over its scenes: a number, or all")
 
 // rings is how many databases are worked on at once. Most of the time goes by waiting for the server.
 const rings = 6
@@ -294,7 +294,7 @@ func (l *ring) try(ctx context.Context, s scene, rank int64) []string {
 func (l *ring) clear(ctx context.Context) error {
 	l.tried++
 	sql := "DELETE FROM jobs; DELETE FROM job_ready; DELETE FROM job_scheduled; DELETE FROM job_claims; DELETE FROM job_executions; DELETE FROM dead_letter_jobs; DELETE FROM job_stop_requests; DELETE FROM job_live"
-	if l.tried%100 == 0 {
+	if l.tried%1000 == 0 { // they grow all the same
 		sql = "TRUNCATE jobs, job_ready, job_scheduled, job_claims, job_executions, dead_letter_jobs, job_stop_requests, job_live"
 	}
 	_, err := l.admin.Exec(ctx, sql)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type hostOptions struct {
 	Timeout    time.Duration
 	StopWithin time.Duration
 	StopGrace  time.Duration
+	// Lease is one that a busy machine does not miss, unless a test waits for its end.
+	Lease time.Duration
 	// Broken is what the host's children do instead of running suspects: exit or hang.
 	Broken string
 }
@@ -149,7 +152,7 @@ func childHost() {
 	})
 	c := hasty(ws)
 	c.Pool, c.Isolation, c.SuspectMemoryBytes, c.JobTimeout = pool, engine.IsolateAlways, o.Memory, o.Timeout
-	c.StopGrace = o.StopGrace
+	c.StopGrace, c.LeaseDuration = o.StopGrace, cmp.Or(o.Lease, 20*time.Second)
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c.OnStart = func(context.Context) error { onStartCalled = true; return nil }
 	e, err := engine.New(c)

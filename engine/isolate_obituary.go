@@ -49,12 +49,15 @@ func (o *obituary) add(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case fatalLine.MatchString(line):
+	case fatalLine.MatchString(line) && (o.fatal == "" || !strings.HasPrefix(line, "SIG")):
+		// A signal after that is another thread's, or the one that ends the telling.
 		o.fatal = line
 		o.trace.Reset()
-	case o.fatal != "" && o.trace.Len() < maxStackBytes:
-		o.trace.WriteString(line)
-		o.trace.WriteByte('\n')
+	case o.fatal != "":
+		if o.trace.Len() < maxStackBytes {
+			o.trace.WriteString(line)
+			o.trace.WriteByte('\n')
+		}
 	case strings.TrimSpace(line) != "":
 		if len(o.tail) == lastLines {
 			o.tail = append(o.tail[:0], o.tail[1:]...)

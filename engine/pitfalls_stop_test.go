@@ -52,7 +52,7 @@ func breakable(t *testing.T) (*dbtest.Server, *pgxpool.Pool) {
 func TestC1StopHandsBackWhatCannotFinish(t *testing.T) {
 	t.Parallel()
 	pool := dbtest.New(t)
-	release := make(chan struct{})
+	release, stopping := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	var running atomic.Int64
 	ws := handlers(map[string]handler{
@@ -65,7 +65,12 @@ func TestC1StopHandsBackWhatCannotFinish(t *testing.T) {
 			return ctx.Err()
 		},
 		"deaf": func(context.Context, *work) error { running.Add(1); <-release; return nil },
-		"ends": func(context.Context, *work) error { running.Add(1); time.Sleep(200 * time.Millisecond); return nil },
+		"ends": func(context.Context, *work) error {
+			running.Add(1)
+			<-stopping
+			time.Sleep(200 * time.Millisecond)
+			return nil
+		},
 	})
 	c := hasty(ws)
 	c.Prefetch = 10
@@ -78,6 +83,7 @@ func TestC1StopHandsBackWhatCannotFinish(t *testing.T) {
 	eventually(t, "all run", func() bool { return running.Load() == 3 })
 	ids["waits"] = enqueue(t, e, "plain", engine.EnqueueOptions{MaxAttempts: 1})
 	eventually(t, "one is claimed ahead", func() bool { return stateOf(t, pool, ids["waits"]) == "leased" })
+	close(stopping)
 	took, err := stopIn(e, time.Second)
 	if err == nil || took > 3*time.Second {
 		t.Errorf("Stop took %v, error %v; want an error that counts the deaf handler, within 3 s", took, err)

@@ -122,7 +122,13 @@ func readStatements(t *testing.T) (all []statement) {
 // dead, and the odd lease.
 func fillLarge(t *testing.T, ctx context.Context, pool *pgxpool.Pool, analyzed bool) {
 	t.Helper()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
 	for _, sql := range []string{
+		"SET statement_timeout = 0", // a busy machine needs its time
 		"ALTER TABLE jobs SET (autovacuum_enabled = off); ALTER TABLE job_executions SET (autovacuum_enabled = off)",
 		"ALTER TABLE job_ready SET (autovacuum_enabled = off); ALTER TABLE job_scheduled SET (autovacuum_enabled = off)",
 		`INSERT INTO jobs (id, type, queue, priority, version, expires_at)
@@ -137,14 +143,17 @@ func fillLarge(t *testing.T, ctx context.Context, pool *pgxpool.Pool, analyzed b
 		`INSERT INTO dead_letter_jobs (job_id, fencing_token, attempt, queue, type, reason, fingerprint) SELECT id, n, 1, queue, type, 'permanent', 'v1:' || n % 20 FROM numbered WHERE n > 55000`,
 		`INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes) SELECT 1, now(), ARRAY[uuid_v7()], '{0}', '{0}' FROM generate_series(1, 50)`,
 	} {
-		if _, err := pool.Exec(ctx, sql); err != nil {
+		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
 	if analyzed {
-		if _, err := pool.Exec(ctx, "ANALYZE"); err != nil {
+		if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := conn.Exec(ctx, "RESET statement_timeout"); err != nil {
+		t.Fatal(err)
 	}
 }
 

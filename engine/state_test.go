@@ -89,11 +89,10 @@ func (w *life) forget(t *testing.T) {
 		e.leases.remove(e.leases.tokens())
 	}
 	w.runs = nil
-	_, err := w.pool.Exec(w.ctx, "TRUNCATE jobs, job_ready, job_scheduled, job_held, job_claims, job_executions, dead_letter_jobs, operator_actions")
-	if err == nil {
-		_, err = w.pool.Exec(w.ctx, `UPDATE operator_action_head SET id = 0, hash = '\x'`) // or the trail would seem cut off
-	}
-	if err != nil {
+	// Unseen by triggers, and quicker than TRUNCATE. The trail's head too, or the trail would seem cut off.
+	if _, err := w.pool.Exec(w.ctx, `SET session_replication_role = replica; DELETE FROM jobs; DELETE FROM job_ready; DELETE FROM job_scheduled;
+		DELETE FROM job_held; DELETE FROM job_claims; DELETE FROM job_executions; DELETE FROM dead_letter_jobs; DELETE FROM operator_actions;
+		RESET session_replication_role; UPDATE operator_action_head SET id = 0, hash = '\x'`); err != nil {
 		t.Fatal(err)
 	}
 }

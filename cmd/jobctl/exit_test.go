@@ -93,14 +93,23 @@ func TestInterruptEndsWith130(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, self, "jobs", "list", "--verbose", "--server", silent(t))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	cmd := exec.CommandContext(ctx, self, "jobs", "list", "--verbose", "--server", "http://"+ln.Addr().String())
 	cmd.Args[0] = "jobctl" // TestMain then runs jobctl
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond) // it waits for an answer by now, or is about to
+	conn, err := ln.Accept() // from now on it waits for an answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,8 @@ func (c *cluster) nextName() string {
 
 func (c *cluster) clone() (string, error) {
 	name := c.nextName()
-	return name, c.exec("CREATE DATABASE " + identifier(name) + " TEMPLATE " + identifier(c.template))
+	// To copy files is quicker than to log their pages; without fsync its checkpoints cost little.
+	return name, c.exec("CREATE DATABASE " + identifier(name) + " TEMPLATE " + identifier(c.template) + " STRATEGY file_copy")
 }
 
 func (c *cluster) drop(name string) error {

@@ -40,7 +40,7 @@ const folderPrefix = "rje-dbtest-"
 
 // newFolder is a temporary data folder, with data from the cache.
 func newFolder(ctx context.Context) (string, error) {
-	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", folderPrefix, os.Getpid()))
+	dir, err := os.MkdirTemp(parent(), fmt.Sprintf("%s%d-", folderPrefix, os.Getpid()))
 	if err != nil {
 		return "", fmt.Errorf("make a folder for the test database: %w", err)
 	}
@@ -59,7 +59,7 @@ func newFolder(ctx context.Context) (string, error) {
 // user's or in use stays.
 func sweepFolders(ctx context.Context) {
 	// Glob's one error is a malformed pattern.
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	dirs, _ := filepath.Glob(filepath.Join(parent(), folderPrefix+"*"))
 	for _, dir := range dirs {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), folderPrefix), "-")
 		if pid, err := strconv.Atoi(owner); err == nil && !running(pid) {
