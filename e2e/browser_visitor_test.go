@@ -189,7 +189,7 @@ func (v *visitor) click(l playwright.Locator) { v.t.Helper(); v.must(l.Click()) 
 func (v *visitor) press(keys ...string) {
 	v.t.Helper()
 	// A page may be drawn in part and its script, which knows the keys, not yet there.
-	v.must(v.WaitForLoadState(playwright.PageWaitForLoadStateOptions{State: playwright.LoadStateDomcontentloaded}))
+	v.scripted()
 	for _, k := range keys {
 		v.must(v.Keyboard().Press(k))
 	}

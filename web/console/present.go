@@ -2,6 +2,7 @@ package console
 
 import (
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -303,13 +304,16 @@ var workerStates = map[inspect.WorkerStatus]views.State{
 
 func text(s string) []views.Span { return []views.Span{{Text: s}} }
 
-// shortPrint is a fingerprint without its version, cut to eight characters.
+// engineFingerprint is one that the engine has computed.
+var engineFingerprint = regexp.MustCompile(`^v1:[0-9a-f]{16}$`)
+
+// shortPrint is enough of a fingerprint to tell it from others: eight digits of one
+// that the engine has computed, and the words of one that names its cause.
 func shortPrint(fp string) string {
-	_, rest, found := strings.Cut(fp, ":")
-	if !found {
-		rest = fp
+	if engineFingerprint.MatchString(fp) {
+		return fp[len("v1:"):][:8]
 	}
-	return cut(rest, 8)
+	return cut(strings.TrimPrefix(fp, "v1:"), 60)
 }
 
 func joined(list []string) string { return strings.Join(list, ", ") }

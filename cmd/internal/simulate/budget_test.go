@@ -144,7 +144,9 @@ func (s *site) routes() []string {
 	group := url.PathEscape(id(`SELECT fingerprint FROM dead_letter_jobs WHERE error_class = 'GatewayTimeout' LIMIT 1`))
 	worker := id(`SELECT id::text FROM workers WHERE name = 'wrk-gen-1'`)
 	lost := id(`SELECT id::text FROM workers WHERE name = 'wrk-bill-3' AND state <> 'stopped'`)
-	list := []string{"/console/", "/console/queues", "/console/queues?sort=-oldest", "/console/queues/mail", "/console/queues/default", "/console/queues/" + longQueue,
+	operation := s.operation()
+	list := []string{"/console/operations", "/console/operations/" + operation, "/console/operations/new?action=replay&fingerprint=" + group,
+		"/console/operations/new?action=discard&queue=billing", "/console/", "/console/queues", "/console/queues?sort=-oldest", "/console/queues/mail", "/console/queues/default", "/console/queues/" + longQueue,
 		"/console/types", "/console/types/charge", "/console/types/email", "/console/dlq", "/console/dlq?sort=-count", "/console/dlq?queue=billing", "/console/dlq?view=jobs",
 		"/console/dlq?view=jobs&type=webhook", "/console/dlq?view=discarded", "/console/dlq/groups/" + group, "/console/workers", "/console/workers/" + worker,
 		"/console/workers/" + lost, "/console/audit", "/console/audit?actor=oncall-us&action=replay", "/console/system", "/console/help", "/console/jobs/new",
@@ -164,6 +166,18 @@ func (s *site) routes() []string {
 	}
 	return append(list, "/api/v1/queues", "/api/v1/queues/mail", "/api/v1/dlq", "/api/v1/dlq?limit=200", "/api/v1/dlq?type=charge", "/api/v1/dlq?reason=poison", "/api/v1/dlq/"+dead,
 		"/api/v1/workers", "/metrics", "/readyz")
+}
+
+// operation plants a replay of all dead letters, half done, and returns its id: its
+// page asks what became of those it has touched.
+func (s *site) operation() string {
+	return one[string](s.t, s.pool, `
+		WITH d AS (SELECT job_id, fencing_token, row_number() OVER (ORDER BY died_at, job_id) AS n, count(*) OVER () AS total FROM dead_letter_jobs WHERE discarded_at IS NULL),
+		o AS (INSERT INTO operations (id, action, selection, cut_off, pace, state, actor, source, reason, total, done, step)
+		  SELECT uuid_v7(), 'replay', '{}', now(), 'canary', 'paused', 'oncall-us', 'console', 'is the gateway back?', max(total), max(total) / 2, 5 FROM d RETURNING id),
+		j AS (INSERT INTO operation_jobs (operation_id, n, job_id, token, acted_at)
+		  SELECT o.id, d.n, d.job_id, CASE WHEN d.n <= total / 2 THEN d.fencing_token - 1 END, CASE WHEN d.n <= total / 2 THEN now() END FROM d CROSS JOIN o)
+		SELECT id::text FROM o`)
 }
 
 // TestPagesAndListsStayInBudget simulates an incident and asks the whole handler, as

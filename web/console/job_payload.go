@@ -1,0 +1,137 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// payload is the download: whole, its masked values left out like on the page.
+func (k *Console) payload(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	j, err := k.Read.Job(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return k.download(c, "job-"+id.String()+"-payload.json", j.Payload)
+}
+
+func (k *Console) result(c echo.Context) error {
+	if _, err := query(c); err != nil {
+		return err
+	}
+	id, err := jobID(c)
+	if err != nil {
+		return err
+	}
+	r, err := k.Read.Result(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return k.download(c, "job-"+id.String()+"-result.json", r.JSON)
+}
+
+// download is a file, never a page: it holds what somebody else wrote.
+func (k *Console) download(c echo.Context, name string, raw json.RawMessage) error {
+	body, err := maskJSON(raw, k.mask)
+	if err != nil {
+		return err
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; sandbox")
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+const maskText = "••••••••"
+
+// maskJSON writes a document without the values of masked keys, numbers digit for
+// digit.
+func maskJSON(raw json.RawMessage, masked func(string) bool) ([]byte, error) {
+	value, err := decodeJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	return encodeJSON(masking(value, masked))
+}
+
+func decodeJSON(raw []byte) (any, error) {
+	if len(raw) == 0 {
+		return map[string]any{}, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var value any
+	err := d.Decode(&value)
+	return value, err
+}
+
+func encodeJSON(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func masking(value any, masked func(string) bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			if masked(key) {
+				out[key] = maskText
+				continue
+			}
+			out[key] = masking(item, masked)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = masking(item, masked)
+		}
+		return out
+	}
+	return value
+}
+
+// unmask puts what from holds where value still has the mask, so that a copy of a
+// job carries what the form could not show.
+func unmask(value, from any, masked func(string) bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		old, _ := from.(map[string]any)
+		for key, item := range v {
+			if masked(key) && item == maskText {
+				if was, ok := old[key]; ok {
+					v[key] = was
+				}
+				continue
+			}
+			v[key] = unmask(item, old[key], masked)
+		}
+	case []any:
+		old, _ := from.([]any)
+		for i, item := range v {
+			var was any
+			if i < len(old) {
+				was = old[i]
+			}
+			v[i] = unmask(item, was, masked)
+		}
+	}
+	return value
+}
