@@ -42,7 +42,8 @@ func TestB1CompletionAgainstTheReaper(t *testing.T) {
 		}
 		jobs += len(items)
 		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
-			if _, err := pool.Exec(t.Context(), "UPDATE job_claims SET lease_expires_at = now() - interval '1 ms' WHERE random() < 0.2"); err != nil {
+			if _, err := pool.Exec(t.Context(), `WITH late AS MATERIALIZED (SELECT id FROM job_claims WHERE random() < 0.2 ORDER BY id FOR NO KEY UPDATE)
+				UPDATE job_claims AS c SET lease_expires_at = now() - interval '1 ms' FROM late WHERE c.id = late.id`); err != nil {
 				t.Fatal(err)
 			}
 		}
