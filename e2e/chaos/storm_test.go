@@ -499,10 +499,16 @@ func (s *storm) freeTheStuck() {
 			p.kill(0)
 		}
 	}
-	var live int
-	s.eventually(patience, "every worker is there", func() bool {
-		return s.pool.QueryRow(context.Background(), "SELECT count(DISTINCT w.name) FROM workers AS w WHERE w.slots > 0 AND w.heartbeat_at > now() - interval '1 s'").
-			Scan(&live) == nil && live >= s.size.Workers
+	// By process: the row of one that was killed just now looks alive for a while.
+	s.eventually(patience, "every worker's process is there", func() bool {
+		for _, p := range s.fleet[:s.size.Workers] {
+			pid, _, ok := p.signal(0, false)
+			var there bool
+			if !ok || s.pool.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM workers WHERE pid = $1 AND slots > 0 AND state <> 'stopped')", pid).Scan(&there) != nil || !there {
+				return false
+			}
+		}
+		return true
 	})
 }
 
