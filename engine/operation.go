@@ -179,7 +179,7 @@ func (s *OperationSpec) check() error {
 		bad("fingerprint", "conflict", "it selects dead letters")
 	}
 	if !dead && s.Select.Reason != "" {
-		bad("reason", "conflict", "it selects dead letters")
+		bad("dead_reason", "conflict", "it selects dead letters")
 	}
 	if s.Expected < 0 {
 		bad("expected", "out-of-range", "use the number of the preview")

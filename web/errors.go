@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -37,6 +38,9 @@ var codes = map[string]struct {
 	"not-running":               {http.StatusConflict, "The job does not run"},
 	"not-dead":                  {http.StatusConflict, "The job is not a dead letter that this applies to"},
 	"already-replayed":          {http.StatusConflict, "The job was replayed before"},
+	"version-conflict":          {http.StatusConflict, "Somebody acted on the job since it was read"},
+	"operation-state":           {http.StatusConflict, "The operation does not stand where this applies"},
+	"count-moved":               {http.StatusConflict, "The selection is no longer what its preview told"},
 	"payload-too-large":         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"unsupported-media-type":    {http.StatusUnsupportedMediaType, "The body must be plain JSON"},
 	"validation-failed":         {http.StatusUnprocessableEntity, "The request was not accepted"},
@@ -74,6 +78,8 @@ func problemOf(err error) problem {
 		reused     *engine.KeyReusedError
 		held       *engine.UniqueConflictError
 		state      *engine.StateError
+		steered    *engine.OperationStateError
+		moved      *engine.CountMovedError
 		routing    *echo.HTTPError
 	)
 	switch {
@@ -94,6 +100,14 @@ func problemOf(err error) problem {
 		return problem{Code: "unique-conflict", Detail: "Another call is taking this unique key and has not finished. Try again.", retryAfter: "1"}
 	case errors.As(err, &state):
 		return stateProblem(state)
+	case errors.As(err, &steered):
+		return problem{Code: "operation-state", Detail: "The operation is " + string(steered.State) + ", so that " + steered.Act + " does not apply."}
+	case errors.As(err, &moved):
+		return problem{Code: "count-moved", Detail: fmt.Sprintf("%d jobs fit now, %d were expected, which is off by more than a tenth. Nothing was done.", moved.Total, moved.Expected)}
+	case errors.Is(err, engine.ErrOperationNotFound):
+		return problem{Code: "not-found", Detail: "No operation has this id."}
+	case errors.Is(err, engine.ErrNothingSelected):
+		return problem{Code: "not-found", Detail: "No job fits the selection. Nothing was done."}
 	case errors.Is(err, engine.ErrJobNotFound):
 		return problem{Code: "not-found", Detail: "No job has this id, or its history is no longer kept."}
 	case errors.Is(err, inspect.ErrNoResult):

@@ -31,38 +31,53 @@ func TestEveryRouteAnswers(t *testing.T) {
 	}
 	s.exec(`UPDATE dead_letter_jobs SET discarded_at = now() WHERE job_id = $1`, uuid.MustParse(dead[2]))
 
+	s.deadIn("many", 3)
+	operation := func() string {
+		return s.ask("POST", operationsPath, `{"action":"replay","queue":"many","pace":"rate","per_minute":1}`).text("id")
+	}
+	paused := operation()
+	s.ask("POST", operationsPath+"/"+paused+"/pause", "")
+
 	answers := map[string]struct {
 		path, body string
 		status     int
 		key        []string // this field is there
 	}{
-		"GET /":                         {"/", "", 200, []string{"jobs"}},
-		"GET /healthz":                  {"/healthz", "", 200, []string{"timestamp"}},
-		"GET /readyz":                   {"/readyz", "", 200, []string{"checks", "database", "duration_ms"}},
-		"HEAD /healthz":                 {"/healthz", "", 200, nil},
-		"HEAD /readyz":                  {"/readyz", "", 200, nil},
-		"GET /metrics":                  {"/metrics", "", 200, nil},
-		"GET /api/v1/version":           {"/api/v1/version", "", 200, []string{"built_at"}},
-		"POST /api/v1/jobs":             {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},
-		"GET /api/v1/jobs":              {"/api/v1/jobs", "", 200, []string{"data", "0", "status"}},
-		"GET /api/v1/jobs/:id":          {"/api/v1/jobs/" + waiting, "", 200, []string{"payload"}},
-		"DELETE /api/v1/jobs/:id":       {"/api/v1/jobs/" + waiting, "", 200, []string{"finished_at"}},
-		"POST /jobs":                    {"/jobs", `{"type":"email"}`, 201, []string{"id"}},
-		"GET /jobs":                     {"/jobs?type=email&page=1", "", 200, []string{"data", "0", "id"}},
-		"GET /jobs/:id":                 {"/jobs/" + other, "", 200, []string{"updated_at"}},
-		"DELETE /jobs/:id":              {"/jobs/" + other, "", 200, []string{"status"}},
-		"GET /api/v1/jobs/:id/attempts": {"/api/v1/jobs/" + done + "/attempts", "", 200, []string{"data", "0", "fencing_token"}},
-		"POST /api/v1/jobs/:id/stop":    {"/api/v1/jobs/" + running + "/stop", `{"reason":"wrong"}`, 202, []string{"stop_request", "requested_at"}},
-		"GET /api/v1/jobs/:id/logs":     {"/api/v1/jobs/" + running + "/logs", "", 200, []string{"data", "0", "msg"}},
-		"GET /api/v1/jobs/:id/result":   {"/api/v1/jobs/" + done + "/result", "", 200, []string{"n"}},
-		"GET /api/v1/queues":            {"/api/v1/queues", "", 200, []string{"data", "0", "depth", "ready"}},
-		"GET /api/v1/queues/:name":      {"/api/v1/queues/default", "", 200, []string{"slots", "total"}},
-		"GET /api/v1/dlq":               {"/api/v1/dlq", "", 200, []string{"data", "0", "reason"}},
-		"GET /api/v1/dlq/:id":           {"/api/v1/dlq/" + dead[0], "", 200, []string{"stack"}},
-		"POST /api/v1/dlq/:id/replay":   {"/api/v1/dlq/" + dead[0] + "/replay", `{"reason":"mended"}`, 200, []string{"replays"}},
-		"POST /api/v1/dlq/:id/discard":  {"/api/v1/dlq/" + dead[1] + "/discard", "", 200, []string{"discarded_at"}},
-		"POST /api/v1/dlq/:id/restore":  {"/api/v1/dlq/" + dead[2] + "/restore", "", 200, []string{"dead_reason"}},
-		"GET /api/v1/workers":           {"/api/v1/workers", "", 200, []string{"data"}},
+		"GET /":                                {"/", "", 200, []string{"jobs"}},
+		"GET /healthz":                         {"/healthz", "", 200, []string{"timestamp"}},
+		"GET /readyz":                          {"/readyz", "", 200, []string{"checks", "database", "duration_ms"}},
+		"HEAD /healthz":                        {"/healthz", "", 200, nil},
+		"HEAD /readyz":                         {"/readyz", "", 200, nil},
+		"GET /metrics":                         {"/metrics", "", 200, nil},
+		"GET /api/v1/version":                  {"/api/v1/version", "", 200, []string{"built_at"}},
+		"POST /api/v1/jobs":                    {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},
+		"GET /api/v1/jobs":                     {"/api/v1/jobs", "", 200, []string{"data", "0", "status"}},
+		"GET /api/v1/jobs/:id":                 {"/api/v1/jobs/" + waiting, "", 200, []string{"payload"}},
+		"DELETE /api/v1/jobs/:id":              {"/api/v1/jobs/" + waiting, "", 200, []string{"finished_at"}},
+		"POST /jobs":                           {"/jobs", `{"type":"email"}`, 201, []string{"id"}},
+		"GET /jobs":                            {"/jobs?type=email&page=1", "", 200, []string{"data", "0", "id"}},
+		"GET /jobs/:id":                        {"/jobs/" + other, "", 200, []string{"updated_at"}},
+		"DELETE /jobs/:id":                     {"/jobs/" + other, "", 200, []string{"status"}},
+		"GET /api/v1/jobs/:id/attempts":        {"/api/v1/jobs/" + done + "/attempts", "", 200, []string{"data", "0", "fencing_token"}},
+		"POST /api/v1/jobs/:id/stop":           {"/api/v1/jobs/" + running + "/stop", `{"reason":"wrong"}`, 202, []string{"stop_request", "requested_at"}},
+		"GET /api/v1/jobs/:id/logs":            {"/api/v1/jobs/" + running + "/logs", "", 200, []string{"data", "0", "msg"}},
+		"GET /api/v1/jobs/:id/result":          {"/api/v1/jobs/" + done + "/result", "", 200, []string{"n"}},
+		"GET /api/v1/queues":                   {"/api/v1/queues", "", 200, []string{"data", "0", "depth", "ready"}},
+		"GET /api/v1/queues/:name":             {"/api/v1/queues/default", "", 200, []string{"slots", "total"}},
+		"GET /api/v1/dlq":                      {"/api/v1/dlq", "", 200, []string{"data", "0", "reason"}},
+		"GET /api/v1/dlq/:id":                  {"/api/v1/dlq/" + dead[0], "", 200, []string{"stack"}},
+		"POST /api/v1/dlq/:id/replay":          {"/api/v1/dlq/" + dead[0] + "/replay", `{"reason":"mended"}`, 200, []string{"replays"}},
+		"POST /api/v1/dlq/:id/discard":         {"/api/v1/dlq/" + dead[1] + "/discard", "", 200, []string{"discarded_at"}},
+		"POST /api/v1/dlq/:id/restore":         {"/api/v1/dlq/" + dead[2] + "/restore", "", 200, []string{"dead_reason"}},
+		"POST /api/v1/dlq/replay":              {"/api/v1/dlq/replay", `{"queue":"many","dry_run":true}`, 200, []string{"total"}},
+		"POST /api/v1/dlq/discard":             {"/api/v1/dlq/discard", `{"queue":"many","dry_run":true}`, 200, []string{"groups", "0", "samples"}},
+		"POST /api/v1/operations":              {operationsPath, `{"action":"replay","queue":"many"}`, 202, []string{"cut_off"}},
+		"GET /api/v1/operations":               {operationsPath, "", 200, []string{"data", "0", "pace"}},
+		"GET /api/v1/operations/:id":           {operationsPath + "/" + paused, "", 200, []string{"outcomes"}},
+		"POST /api/v1/operations/:id/pause":    {operationsPath + "/" + operation() + "/pause", "", 200, []string{"status"}},
+		"POST /api/v1/operations/:id/continue": {operationsPath + "/" + paused + "/continue", "", 200, []string{"status"}},
+		"POST /api/v1/operations/:id/stop":     {operationsPath + "/" + operation() + "/stop", `{"reason":"enough"}`, 200, []string{"ended_at"}},
+		"GET /api/v1/workers":                  {"/api/v1/workers", "", 200, []string{"data"}},
 	}
 	var routes []string
 	for _, r := range s.echo.Routes() {

@@ -64,9 +64,11 @@ func newDLQCommand(a *app) *cobra.Command {
 	cmd.AddCommand(newDLQListCommand(a), newDLQGetCommand(a),
 		newDLQAct(a, deadAct{verb: "replay", done: "replayed", short: "Put dead letters back into their queue, attempts at 0, history kept",
 			example: `  jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
-  jobctl dlq list --fingerprint 9f3c1a2b --all -o id | xargs jobctl dlq replay --reason 'gateway fixed'`}),
+  jobctl dlq replay --queue billing --pace canary --reason 'gateway fixed, INC-204' --dry-run
+  jobctl dlq replay --type charge --pace rate --per-minute 120 --reason 'gateway fixed' --wait`, many: true, paced: true}),
 		newDLQAct(a, deadAct{verb: "discard", done: "discarded", harm: "Discarding", short: "Take dead letters off the list; restorable for 7 days",
-			example: `  jobctl dlq discard 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10 --reason 'customer is gone' --yes`}),
+			example: `  jobctl dlq discard 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10 --reason 'customer is gone' --yes
+  jobctl dlq discard --type newsletter --reason 'sent by hand' --yes`, many: true}),
 		newDLQAct(a, deadAct{verb: "restore", done: "restored", short: "Put discarded dead letters back on the list",
 			example: `  jobctl dlq restore 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
   jobctl dlq list --discarded -o id | xargs jobctl dlq restore`}))
@@ -175,14 +177,28 @@ func (a *app) printDead(body []byte) error {
 func indentText(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 
 // deadAct is what can be done to dead letters. Without harm it is done unasked.
-type deadAct struct{ verb, done, harm, short, example string }
+// One with many takes a selection too, and makes an operation of it.
+type deadAct struct {
+	verb, done, harm, short, example string
+	many, paced                      bool
+}
 
 func newDLQAct(a *app, act deadAct) *cobra.Command {
 	var flagged []string
 	var reason string
+	var selected selection
 	cmd := &cobra.Command{
 		Use: act.verb + " ID...", Short: act.short, Example: act.example, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if selected.given() {
+				if len(args)+len(flagged) > 0 {
+					return usage("Give either.", "%s takes ids or a selection, not both", cmd.CommandPath())
+				}
+				return a.operate(cmd.Context(), act, &selected, nil, reason)
+			}
+			if selected.dryRun || selected.pace != "" || selected.perMinute != 0 || selected.wait {
+				return usage("Say which: --type, --queue, --fingerprint or --cause.", "--dry-run, --pace, --per-minute and --wait go with a selection")
+			}
 			ids, err := jobIDs(cmd, args, flagged)
 			if err != nil {
 				return err
@@ -203,5 +219,8 @@ func newDLQAct(a *app, act deadAct) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&flagged, "id", nil, "`id` of a job; may be repeated")
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	if act.many {
+		selected.add(cmd, act.paced)
+	}
 	return cmd
 }

@@ -59,7 +59,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is asked of the server")
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
-	root.AddCommand(newVersionCommand(a), newStatusCommand(a), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a),
+	root.AddCommand(newVersionCommand(a), newStatusCommand(a), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a), newOperationsCommand(a),
 		newMigrateCommand(a), newUsersCommand(a), newVerifyCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
 	return root

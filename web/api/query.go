@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -143,6 +144,7 @@ func (q *query) include(known ...string) map[string]bool {
 type cursor struct {
 	Of     string              `json:"of"`
 	Before engine.ID           `json:"b"`
+	At     time.Time           `json:"t,omitzero"`
 	Dead   *inspect.DeadCursor `json:"d,omitempty"`
 }
 
@@ -183,7 +185,8 @@ func (q *query) cursor(list string) cursor {
 		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
 	case given.Of != c.Of:
 		q.refuse("cursor", "invalid", "it belongs to another list or filter; start without one")
-	case given.Dead != nil && (given.Dead.DiedAt.Year() < 1970 || given.Dead.DiedAt.Year() > 9999):
+	case !given.At.IsZero() && (given.At.Year() < 1970 || given.At.Year() > 9999),
+		given.Dead != nil && (given.Dead.DiedAt.Year() < 1970 || given.Dead.DiedAt.Year() > 9999):
 		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
 	default:
 		return given

@@ -69,9 +69,14 @@ func at(steps ...string) string {
 	return b.String()
 }
 
-// body reads a JSON body of at most a.bodyMax bytes. What says that it is larger,
-// packed, or not JSON is refused before it is read.
+// body reads a JSON body of at most a.bodyMax bytes.
 func (a *API) body(c echo.Context) ([]byte, error) {
+	return readBody(c, a.bodyMax, fmt.Sprintf("A body may have %d bytes, its payload %d.", a.bodyMax, a.PayloadMaxBytes))
+}
+
+// readBody reads a JSON body. What says that it is larger than most bytes, packed,
+// or not JSON is refused before it is read.
+func readBody(c echo.Context, most int64, rule string) ([]byte, error) {
 	r := c.Request()
 	kind, params, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
 	if err != nil || kind != echo.MIMEApplicationJSON || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
@@ -80,13 +85,13 @@ func (a *API) body(c echo.Context) ([]byte, error) {
 	if coding := r.Header.Get(echo.HeaderContentEncoding); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, &RequestError{Code: "unsupported-media-type", Detail: "Send the body without Content-Encoding."}
 	}
-	tooLarge := &RequestError{Code: "payload-too-large", Detail: fmt.Sprintf("A body may have %d bytes, its payload %d.", a.bodyMax, a.PayloadMaxBytes)}
-	if r.ContentLength > a.bodyMax {
+	tooLarge := &RequestError{Code: "payload-too-large", Detail: rule}
+	if r.ContentLength > most {
 		// The rest is not worth reading, so that the connection cannot go on.
 		c.Response().Header().Set(echo.HeaderConnection, "close")
 		return nil, tooLarge
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, a.bodyMax))
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, most))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		return nil, tooLarge

@@ -23,6 +23,15 @@ type Engine interface {
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
+	PreviewOperation(ctx context.Context, s engine.OperationSpec) (engine.OperationPreview, error)
+	Operate(ctx context.Context, s engine.OperationSpec, a engine.Actor) (engine.Operation, error)
+	Operations(ctx context.Context, before engine.Operation, limit int) ([]engine.Operation, error)
+	Operation(ctx context.Context, id engine.ID) (engine.Operation, error)
+	OperationOutcomes(ctx context.Context, o engine.Operation) (engine.OperationOutcomes, error)
+	OperationFailures(ctx context.Context, id engine.ID, n, limit int) ([]engine.OperationFailure, error)
+	PauseOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	ContinueOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	StopOperation(ctx context.Context, id engine.ID, a engine.Actor) error
 }
 
 // Reader is what the API reads.
@@ -95,5 +104,14 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/dlq/:id/replay", a.replay, dead)
 	e.POST("/api/v1/dlq/:id/discard", a.discard, dead)
 	e.POST("/api/v1/dlq/:id/restore", a.restore, dead)
+	e.POST("/api/v1/dlq/replay", a.replayMany, dead)
+	e.POST("/api/v1/dlq/discard", a.discardMany, dead)
+	// What an operation does decides which other right it needs.
+	e.POST("/api/v1/operations", a.createOperation, read)
+	e.GET("/api/v1/operations", a.listOperations, read)
+	e.GET("/api/v1/operations/:id", a.getOperation, read)
+	e.POST("/api/v1/operations/:id/pause", a.steerOperation("pause", a.Engine.PauseOperation), read)
+	e.POST("/api/v1/operations/:id/continue", a.steerOperation("continue", a.Engine.ContinueOperation), read)
+	e.POST("/api/v1/operations/:id/stop", a.steerOperation("stop", a.Engine.StopOperation), read)
 	e.GET("/api/v1/workers", a.listWorkers, read)
 }
