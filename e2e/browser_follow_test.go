@@ -134,6 +134,10 @@ func copyAJob(t *testing.T, s *stage) {
 	if err := s.pool.QueryRow(t.Context(), "SELECT payload->>'api_token' FROM jobs WHERE id = $1", copied).Scan(&kept); err != nil || kept != "s3cret" {
 		t.Errorf("the copy's masked value is %q, %v; want the original", kept, err)
 	}
+	v.click(v.link(short(id))) // copied from
+	v.at("/jobs/" + id)
+	v.click(v.link(short(copied)))
+	v.at("/jobs/" + copied)
 }
 
 func filterPageLinkBack(t *testing.T, s *stage) {

@@ -91,6 +91,10 @@ WHERE d.job_id < @before::uuid
   AND (sqlc.narg('priority')::smallint IS NULL OR j.priority = sqlc.narg('priority')::smallint)
 ORDER BY d.job_id DESC LIMIT @max_jobs::int;
 
+-- name: ListCopies :many
+-- The jobs that were made as copies of one, the newest first.
+SELECT id FROM jobs WHERE copied_from = @original::uuid ORDER BY id DESC LIMIT @max_jobs::int;
+
 -- name: GetJobs :many
 -- One job or a page of them. A payload larger than payload_max is left out, so that a page of large jobs stays small: the
 -- stored size is asked first, since writing a payload out to measure it is what costs. 'epoch' and 0 stand for none.

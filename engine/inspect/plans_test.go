@@ -47,7 +47,7 @@ func TestReadsNeverScanJobsOrExecutions(t *testing.T) {
 		"ScanJobs": dbsqlc.ScanJobs, "ScanCompleted": dbsqlc.ScanCompleted, "ScanCancelled": dbsqlc.ScanCancelled, "CountClosed": dbsqlc.CountClosed, "CountLostRuns": dbsqlc.CountLostRuns, "ListPendingIDs": dbsqlc.ListPendingIDs,
 		"ListFailedIDs": dbsqlc.ListFailedIDs, "ListLeasedIDs": dbsqlc.ListLeasedIDs, "ListDeadIDs": dbsqlc.ListDeadIDs,
 		"GetJobs": dbsqlc.GetJobs, "ListExecutions": dbsqlc.ListExecutions, "GetResult": dbsqlc.GetResult, "JobExists": dbsqlc.JobExists,
-		"ListRefusedWrites": dbsqlc.ListRefusedWrites, "ListActions": dbsqlc.ListActions, "CountReady": dbsqlc.CountReady,
+		"ListRefusedWrites": dbsqlc.ListRefusedWrites, "ListActions": dbsqlc.ListActions, "ListCopies": dbsqlc.ListCopies, "CountReady": dbsqlc.CountReady,
 		"OldestReady": dbsqlc.OldestReady, "CountScheduled": dbsqlc.CountScheduled, "CountHeld": dbsqlc.CountHeld,
 		"CountRunning": dbsqlc.CountRunning, "CountDead": dbsqlc.CountDead, "RecentEnqueues": dbsqlc.RecentEnqueues,
 		"RecentOutcomes": dbsqlc.RecentOutcomes, "ListMinutes": dbsqlc.ListMinutes, "ListDead": dbsqlc.ListDead,

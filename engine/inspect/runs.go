@@ -183,6 +183,21 @@ type Action struct {
 	Affected                   int
 }
 
+// maxCopies is how many copies of a job are listed.
+const maxCopies = 5
+
+// Copies are the newest five jobs that were enqueued as copies of a job, the
+// newest first.
+func (r *Reader) Copies(ctx context.Context, id engine.ID) ([]engine.ID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	ids, err := r.q.ListCopies(ctx, r.pool, id, maxCopies)
+	if err != nil {
+		return nil, fmt.Errorf("read copies of job %s: %w", id, err)
+	}
+	return ids, nil
+}
+
 // Actions reads the acts on a job, newest first, at most 1,000.
 func (r *Reader) Actions(ctx context.Context, id engine.ID) ([]Action, error) {
 	ctx, cancel := bounded(ctx)

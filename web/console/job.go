@@ -21,6 +21,7 @@ type dossier struct {
 	attempts []inspect.Attempt
 	refused  []inspect.RefusedWrite
 	actions  []inspect.Action
+	copies   []engine.ID
 	result   *inspect.Result
 	dead     *inspect.DeadLetterDetail
 }
@@ -68,6 +69,9 @@ func (k *Console) dossier(c echo.Context, id engine.ID) (dossier, error) {
 		return d, err
 	}
 	if d.actions, err = k.Read.Actions(ctx, id); err != nil {
+		return d, err
+	}
+	if d.copies, err = k.Read.Copies(ctx, id); err != nil {
 		return d, err
 	}
 	if slices.ContainsFunc(d.attempts, func(a inspect.Attempt) bool { return a.HasResult }) {
@@ -401,6 +405,13 @@ func (v *visit) related(d dossier) []views.Fact {
 	var list []views.Fact
 	if from := d.job.CopiedFrom; from != nil {
 		list = append(list, views.Fact{Name: "Copied from", Value: []views.Span{{Text: shortID(*from), Href: v.k.url("/jobs/" + from.String())}}})
+	}
+	if len(d.copies) > 0 {
+		var links []views.Span
+		for _, id := range d.copies {
+			links = append(links, views.Span{Text: shortID(id), Href: v.k.url("/jobs/" + id.String())})
+		}
+		list = append(list, views.Fact{Name: "Copies", Value: links})
 	}
 	if e := d.job.LastError; e != nil && e.Fingerprint != "" {
 		list = append(list, views.Fact{Name: "Same error", Value: []views.Span{{Text: "fp " + shortPrint(e.Fingerprint), Href: v.k.groupURL(e.Fingerprint)}}})

@@ -51,6 +51,7 @@ type Reader interface {
 	Result(ctx context.Context, id engine.ID) (inspect.Result, error)
 	RefusedWrites(ctx context.Context, id engine.ID) ([]inspect.RefusedWrite, error)
 	Actions(ctx context.Context, id engine.ID) ([]inspect.Action, error)
+	Copies(ctx context.Context, id engine.ID) ([]engine.ID, error)
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	DeadLetters(ctx context.Context, f inspect.DeadFilter) (inspect.DeadPage, error)
 	DeadGroups(ctx context.Context, f inspect.GroupFilter) ([]inspect.DeadGroup, error)

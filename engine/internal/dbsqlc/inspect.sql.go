@@ -462,6 +462,31 @@ func (q *Queries) ListActions(ctx context.Context, db DBTX, targetKind string, t
 	return items, nil
 }
 
+const ListCopies = `-- name: ListCopies :many
+SELECT id FROM jobs WHERE copied_from = $1::uuid ORDER BY id DESC LIMIT $2::int
+`
+
+// The jobs that were made as copies of one, the newest first.
+func (q *Queries) ListCopies(ctx context.Context, db DBTX, original uuid.UUID, maxJobs int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, ListCopies, original, maxJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListDead = `-- name: ListDead :many
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, left(coalesce(d.error, ''), $1::int)::text AS error, d.fingerprint,
