@@ -184,10 +184,10 @@ func (s *site) operation() string {
 // a server has it, for every page and list. With -jobs=1000000 it asks 50 times each
 // and the budgets are strict: make budget.
 func TestPagesAndListsStayInBudget(t *testing.T) {
-	n, times, factor := *budgetJobs, requests, time.Duration(1)
 	if testing.Short() {
-		n = min(n, 12_000)
+		t.Skip("with the race detector, times say nothing")
 	}
+	n, times, factor := *budgetJobs, requests, time.Duration(1)
 	if n < 1_000_000 {
 		t.Parallel()
 		times, factor = fewer, slack
