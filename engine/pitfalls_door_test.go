@@ -1,10 +1,14 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
@@ -74,5 +78,55 @@ func TestTheSQLDoorRefusesWhatItCannotKeep(t *testing.T) {
 	}
 	if n := one[int](t, pool, "WITH i AS (INSERT INTO job_inbox (type) VALUES ('a'), ('b'), ('c') RETURNING id) SELECT count(DISTINCT id) FROM i"); n != 3 {
 		t.Errorf("three rows into job_inbox gave %d ids", n)
+	}
+}
+
+// TestARunThatSQLCompletesIsCountedOnce: by complete_job, in the handler's transaction, and not again by the worker, which
+// finds it closed.
+func TestARunThatSQLCompletesIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	var after atomic.Bool
+	ws := handlers(map[string]handler{"sql": func(ctx context.Context, j *work) error {
+		time.Sleep(20 * time.Millisecond)
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT complete_job($1, $2)", j.ID, j.FencingToken)
+			if err == nil && after.Load() {
+				err = errors.New("the handler changes its mind")
+			}
+			return err
+		})
+	}})
+	e := start(t, pool, hasty(ws))
+	const counts = `SELECT coalesce(sum(n), 0)::int FROM (SELECT n, outcome FROM job_stats_deltas UNION ALL SELECT n, outcome FROM job_stats_minutes) AS s WHERE outcome = $1`
+	for range 5 {
+		reaches(t, pool, enqueue(t, e, "sql", engine.EnqueueOptions{}), "completed")
+	}
+	after.Store(true)
+	reaches(t, pool, enqueue(t, e, "sql", engine.EnqueueOptions{MaxAttempts: 1}), "dead_letter")
+	eventually(t, "the worker has closed its leases", func() bool { return one[int](t, pool, "SELECT count(*) FROM job_claims") == 0 })
+	if done, failed := one[int](t, pool, counts, 1), one[int](t, pool, counts, 2); done != 5 || failed != 1 {
+		t.Errorf("%d completions and %d failures are counted, want 5 and 1", done, failed)
+	}
+	// The histogram has the run in the place of what it took: 20 to 25 ms is the third, up to 50 the fourth.
+	if n := one[int](t, pool, `SELECT coalesce(sum(u.x), 0)::int FROM (SELECT run_buckets::bigint[] AS b, outcome FROM job_stats_deltas UNION ALL
+		SELECT run_buckets, outcome FROM job_stats_minutes) AS s, unnest(s.b) WITH ORDINALITY AS u(x, i) WHERE s.outcome = 1 AND u.i >= 3`); n != 5 {
+		t.Errorf("%d of 5 runs stand in the histogram at 20 ms or more", n)
+	}
+	// One whose worker dies right after the commit is counted too.
+	id := enqueue(t, e, "nobody", engine.EnqueueOptions{Queue: "elsewhere"})
+	token := one[int64](t, pool, `WITH r AS (DELETE FROM job_ready WHERE job_id = $1 RETURNING job_id)
+		INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes) SELECT 424242, now() + interval '1 hour', ARRAY[job_id], '{0}', '{0}' FROM r RETURNING id`, id)
+	if _, err := pool.Exec(t.Context(), "SELECT complete_job($1, $2)", id, token); err != nil {
+		t.Fatal(err)
+	}
+	if done := one[int](t, pool, counts, 1); done != 6 {
+		t.Errorf("%d completions are counted, want 6", done)
+	}
+	if _, err := pool.Exec(t.Context(), "SELECT complete_job($1, $2)", id, token); err == nil {
+		t.Error("a run was completed twice")
+	}
+	if done := one[int](t, pool, counts, 1); done != 6 {
+		t.Errorf("%d completions are counted after one that was refused, want 6", done)
 	}
 }

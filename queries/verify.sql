@@ -241,9 +241,8 @@ SELECT 'unique_keys_held_once'::text AS rule, bad.subject::text AS subject, 0::b
 FROM bad ORDER BY bad.subject DESC LIMIT @most::int;
 
 -- name: VerifyCounters :many
--- A run and its count are written in one transaction, so they agree in any snapshot. Fewer counts than runs are looked for
--- where every end is counted: not among completions, since complete_job and a worker that dies after CompleteTx count none.
--- More counts than runs stay behind when a worker dies between a write that was refused and the correction: each refused
+-- A run and its count are written in one transaction, by complete_job and CompleteTx too, so they agree in any snapshot. Fewer
+-- counts than runs are looked for where every end is counted: not among hand-backs, cancellations and expiries. More counts than runs stay behind when a worker dies between a write that was refused and the correction: each refused
 -- write, lost run and lost worker is allowed for.
 WITH bounds AS (
   SELECT date_trunc('minute', now() - make_interval(secs => @seconds::float8)) AS since),
@@ -263,7 +262,7 @@ slack AS (
 SELECT 'counters_equal_history'::text AS rule, ('type ' || coalesce(c.type, r.type))::text AS subject, 0::bigint AS token,
   format('outcome %s: counted %s, ran %s since %s', coalesce(c.outcome, r.outcome), coalesce(c.n, 0), coalesce(r.n, 0), b.since)::text AS detail
 FROM counted AS c FULL JOIN ran AS r ON r.type = c.type AND r.outcome = c.outcome CROSS JOIN bounds AS b CROSS JOIN slack AS s
-WHERE (coalesce(c.outcome, r.outcome) IN (2, 3, 6, 7, 9) AND coalesce(c.n, 0) < coalesce(r.n, 0))
+WHERE (coalesce(c.outcome, r.outcome) IN (1, 2, 3, 6, 7, 9) AND coalesce(c.n, 0) < coalesce(r.n, 0))
   OR coalesce(c.n, 0) > coalesce(r.within, 0) + s.n
 ORDER BY 2 LIMIT @most::int;
 

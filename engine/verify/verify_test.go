@@ -77,6 +77,7 @@ var breaks = []struct{ rule, what, sql string }{
 	{"run_instants_in_order", "a run that began before its claim", `UPDATE job_executions SET started_at = claimed_at - interval '5 s' WHERE job_id = job('completed')`},
 	{"run_instants_in_order", "a completion that never started", `UPDATE job_executions SET started_at = NULL WHERE job_id = job('completed')`},
 	{"counters_equal_history", "a failure that was not counted", `DELETE FROM job_stats_deltas WHERE outcome = 2; DELETE FROM job_stats_minutes WHERE outcome = 2`},
+	{"counters_equal_history", "a completion that was not counted", `DELETE FROM job_stats_deltas WHERE outcome = 1; DELETE FROM job_stats_minutes WHERE outcome = 1`},
 	{"counters_equal_history", "completions that nobody ran", `INSERT INTO job_stats_deltas (queue, type, outcome, n, run_ms) VALUES ('default', 'fate', 1, 100, 0)`},
 }
 
