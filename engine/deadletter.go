@@ -93,6 +93,40 @@ func (c *Client) Cancel(ctx context.Context, id ID, a Actor) error {
 	return err
 }
 
+var errDueAlready = errors.New("the job is due already")
+
+// RunNow puts a job that waits for its time, or backs off, into the line at once;
+// its attempts stay as they are. One that is due already is no error. Errors:
+// [ErrJobNotFound]; *[StateError] for one that runs or has ended.
+func (c *Client) RunNow(ctx context.Context, id ID, a Actor) error {
+	var queue string
+	err := c.act(ctx, "run_now", id, a, func(tx pgx.Tx) (bool, error) {
+		rows, err := c.q.RunNow(ctx, tx, []ID{id})
+		if err != nil || len(rows) > 0 {
+			if len(rows) > 0 {
+				queue = rows[0].Queue
+			}
+			return len(rows) > 0, err
+		}
+		due, err := c.q.IsDue(ctx, tx, id)
+		if err == nil && due {
+			err = errDueAlready
+		}
+		return false, err
+	})
+	if errors.Is(err, errDueAlready) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.notify.queue(queue)
+	if c.wake != nil {
+		c.wake(queue)
+	}
+	return nil
+}
+
 // actTries bounds how often a job is looked for that is between two places. A
 // promotion or an edit holds it for some milliseconds.
 const actTries = 20
@@ -159,7 +193,7 @@ func (c *Client) stale(ctx context.Context, name string, id ID) error {
 // mayApply tells whether the act should have found a job in this state.
 func (e *StateError) mayApply() bool {
 	switch e.Act {
-	case "cancel":
+	case "cancel", "run_now":
 		return e.State == StatePending || e.State == StateFailed || e.State == StateBlocked || e.State == ""
 	case "stop":
 		return e.State == StateLeased || e.State == ""
@@ -174,7 +208,7 @@ func (c *Client) record(ctx context.Context, tx pgx.Tx, action string, id ID, a 
 	if a.Source == "" {
 		a.Source = "go"
 	}
-	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "stop": "stop_requested", "replay": "pending",
+	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "stop": "stop_requested", "replay": "pending", "run_now": "pending",
 		"discard": "discarded", "restore": "dead_letter"}[action]})
 	if err != nil {
 		return err

@@ -237,6 +237,15 @@ var promote = simple(func(ctx context.Context, a *actor) (func(), error) {
 	return func() {}, err
 })
 
+// runNow brings forward what waits for its time; what is due already it leaves.
+var runNow = simple(func(ctx context.Context, a *actor) (func(), error) {
+	rows, err := a.w.q.RunNow(ctx, a.tx, a.w.jobs[:1])
+	if err == nil && len(rows) == 0 {
+		_, err = a.w.q.IsDue(ctx, a.tx, a.w.jobs[0])
+	}
+	return func() {}, err
+})
+
 // park takes what no worker can run out of line, unpark brings it back.
 var park = simple(func(ctx context.Context, a *actor) (func(), error) {
 	_, err := a.w.q.ParkJobs(ctx, a.tx, []string{DefaultQueue}, []int16{1}, []string{"race"}, 100, 0)

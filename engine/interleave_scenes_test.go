@@ -40,6 +40,8 @@ var scenes = []scene{
 	{"claim of a suspect x claim x cancel", reaped, []program{claim(1), claim(1), cancel}},
 	{"promote x cancel x claim", scheduled, []program{promote, cancel, claim(1)}},
 	{"promote x promote x cancel", scheduled, []program{promote, promote, cancel}},
+	{"run now x promote x cancel", scheduled, []program{runNow, promote, cancel}},
+	{"run now x run now x promote x claim", scheduled, []program{runNow, runNow, promote, claim(1)}},
 	{"promote x expire x cancel", scheduled, []program{promote, expire, cancel}},
 	{"expire x claim x cancel", ready(2), []program{expire, claim(2), cancel}},
 	{"park x claim x cancel", ready(2), []program{park, claim(2), cancel}},

@@ -159,7 +159,7 @@ var lifeVerbs = map[string]func(*life, lifeArgs) (string, error){
 		return Snooze(d)
 	}),
 	"handback": (*life).handback, "crash": (*life).crash,
-	"cancel": acting((*Client).Cancel), "replay": acting((*Client).Replay), "discard": acting((*Client).Discard),
+	"cancel": acting((*Client).Cancel), "replay": acting((*Client).Replay), "discard": acting((*Client).Discard), "run-now": acting((*Client).RunNow),
 	"restore": acting((*Client).Restore),
 }
 

@@ -116,6 +116,10 @@ INSERT INTO job_ready AS r (job_id, queue, type, priority, attempt, crashes)
 SELECT d.job_id, d.queue, d.type, d.priority, d.attempt, d.crashes FROM due AS d ORDER BY d.job_id
 RETURNING r.job_id, r.queue, r.type;
 
+-- name: IsDue :one
+-- Whether a job waits for nothing but a worker.
+SELECT (EXISTS (SELECT FROM job_ready AS r WHERE r.job_id = @job_id::uuid) OR EXISTS (SELECT FROM job_held AS h WHERE h.job_id = @job_id::uuid))::boolean AS due;
+
 -- name: TouchJobs :exec
 UPDATE jobs AS j SET version = j.version + 1 WHERE j.id = ANY(@ids::uuid[]);
 

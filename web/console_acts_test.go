@@ -50,6 +50,7 @@ func TestEveryButtonWorksEverywhere(t *testing.T) {
 	s := newConsole(t)
 	row := func(id string) []string { return fragment("tr#dead-" + id) }
 	waiting := func() string { return s.enqueue(`{"type":"email","queue":"mail"}`) }
+	later := func() string { return s.enqueue(`{"type":"email","queue":"mail","delay_seconds":3600}`) }
 	running := func() string {
 		id := waiting()
 		s.run(id, int64(s.count(`SELECT nextval('job_claims_id_seq')`)))
@@ -80,6 +81,12 @@ func TestEveryButtonWorksEverywhere(t *testing.T) {
 		{"cancel", "cancelled", waiting, map[string]func(string) reply{
 			"detail": func(id string) reply { return s.submit("/jobs/"+id+"/cancel", why) },
 			"dialog": func(id string) reply { return s.submit("/jobs/"+id+"/cancel", why, fragment("div#dialog-body")...) },
+		}},
+		{"run_now", "pending", later, map[string]func(string) reply{
+			"detail": func(id string) reply { return s.submit("/jobs/"+id+"/run-now", why) },
+			"api": func(id string) reply {
+				return s.send("POST", "/api/v1/jobs/"+id+"/run-now", strings.NewReader(`{"reason":"INC-204"}`), "Content-Type", "application/json")
+			},
 		}},
 		{"stop", "leased", running, map[string]func(string) reply{
 			"detail": func(id string) reply { return s.submit("/jobs/"+id+"/stop", why) },

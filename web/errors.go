@@ -36,6 +36,7 @@ var codes = map[string]struct {
 	"method-not-allowed":        {http.StatusMethodNotAllowed, "This path has other methods"},
 	"not-cancellable":           {http.StatusConflict, "The job cannot be cancelled"},
 	"not-running":               {http.StatusConflict, "The job does not run"},
+	"not-waiting":               {http.StatusConflict, "The job does not wait"},
 	"not-dead":                  {http.StatusConflict, "The job is not a dead letter that this applies to"},
 	"already-replayed":          {http.StatusConflict, "The job was replayed before"},
 	"version-conflict":          {http.StatusConflict, "Somebody acted on the job since it was read"},
@@ -166,6 +167,9 @@ func stateProblem(e *engine.StateError) problem {
 	case e.Act == "cancel":
 		p.Code = "not-cancellable"
 		p.Detail = "The job is " + string(e.State) + "; only a job that waits can be cancelled."
+	case e.Act == "run_now":
+		p.Code = "not-waiting"
+		p.Detail = "The job is " + string(e.State) + "; only a job that waits for its time can be brought forward."
 	case e.Act == "stop":
 		p.Code = "not-running"
 		p.Detail = "The job is " + string(e.State) + "; only a running job can be asked to stop."

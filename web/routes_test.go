@@ -23,6 +23,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 	running := s.enqueue(`{"type":"report"}`)
 	s.run(running, 12)
 	s.tell(running, 12)
+	later := s.enqueue(`{"type":"email","delay_seconds":3600}`)
 	var dead []string
 	for i := range 3 {
 		id := s.enqueue(`{"type":"email"}`)
@@ -59,6 +60,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /jobs/:id":                        {"/jobs/" + other, "", 200, []string{"updated_at"}},
 		"DELETE /jobs/:id":                     {"/jobs/" + other, "", 200, []string{"status"}},
 		"GET /api/v1/jobs/:id/attempts":        {"/api/v1/jobs/" + done + "/attempts", "", 200, []string{"data", "0", "fencing_token"}},
+		"POST /api/v1/jobs/:id/run-now":        {"/api/v1/jobs/" + later + "/run-now", `{"reason":"asked for"}`, 200, []string{"run_at"}},
 		"POST /api/v1/jobs/:id/stop":           {"/api/v1/jobs/" + running + "/stop", `{"reason":"wrong"}`, 202, []string{"stop_request", "requested_at"}},
 		"GET /api/v1/jobs/:id/logs":            {"/api/v1/jobs/" + running + "/logs", "", 200, []string{"data", "0", "msg"}},
 		"GET /api/v1/jobs/:id/result":          {"/api/v1/jobs/" + done + "/result", "", 200, []string{"n"}},

@@ -61,6 +61,7 @@ func (a *API) getDead(c echo.Context) error {
 func (a *API) replay(c echo.Context) error  { return a.act(c, "replay", a.Engine.Replay) }
 func (a *API) discard(c echo.Context) error { return a.act(c, "discard", a.Engine.Discard) }
 func (a *API) restore(c echo.Context) error { return a.act(c, "restore", a.Engine.Restore) }
+func (a *API) runNow(c echo.Context) error  { return a.act(c, "run_now", a.Engine.RunNow) }
 
 // act does one act on one job and answers with the job as it stands then.
 func (a *API) act(c echo.Context, name string, do func(context.Context, engine.ID, engine.Actor) error) error {

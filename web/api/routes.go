@@ -20,6 +20,7 @@ type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
 	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
+	RunNow(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -94,6 +95,7 @@ func (a *API) Mount(e *echo.Echo) {
 		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
 	}
 	e.POST("/api/v1/jobs/:id/stop", a.stopJob, write)
+	e.POST("/api/v1/jobs/:id/run-now", a.runNow, write)
 	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)
 	e.GET("/api/v1/jobs/:id/logs", a.listLogs, read)
 	e.GET("/api/v1/jobs/:id/result", a.getResult, read)

@@ -24,6 +24,7 @@ func (k *Console) replay(c echo.Context) error  { return k.act(c, "replay", k.En
 func (k *Console) restore(c echo.Context) error { return k.act(c, "restore", k.Engine.Restore) }
 func (k *Console) discard(c echo.Context) error { return k.act(c, "discard", k.Engine.Discard) }
 func (k *Console) cancel(c echo.Context) error  { return k.act(c, "cancel", k.Engine.Cancel) }
+func (k *Console) runNow(c echo.Context) error  { return k.act(c, "run_now", k.Engine.RunNow) }
 func (k *Console) stop(c echo.Context) error    { return k.act(c, "stop", k.Engine.RequestStop) }
 
 // act does one act on one job. Without script the answer is a redirect that says
@@ -176,6 +177,8 @@ func refusal(e *engine.StateError) string {
 	switch e.Act {
 	case "cancel":
 		return "was not cancelled: it is " + now + "."
+	case "run_now":
+		return "was not brought forward: it is " + now + "."
 	case "stop":
 		return "was not asked to stop: it is " + now + "."
 	case "replay":

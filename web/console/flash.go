@@ -75,6 +75,8 @@ func (k *Console) flashOf(n note) *views.Flash {
 		return &views.Flash{Text: []views.Span{job, {Text: "was restored to the dead letters."}}}
 	case "cancel":
 		return &views.Flash{Text: []views.Span{job, {Text: "was cancelled."}}}
+	case "run_now":
+		return &views.Flash{Text: []views.Span{job, {Text: "is due now."}}}
 	case "stop":
 		when := "."
 		if n.At > 0 {

@@ -173,6 +173,12 @@ func (v *visit) jobActions(j *inspect.Job) []views.Action {
 		}
 	case engine.StatePending, engine.StateFailed, engine.StateBlocked:
 		if v.may(auth.ScopeJobsWrite) {
+			if j.State != engine.StateBlocked && j.ScheduledAt.After(v.clock.now) {
+				list = append(list, views.Action{
+					Kind: "run_now", Text: "Run now", Label: "Run job " + shortID(j.ID) + " now", Href: v.k.url("/jobs/" + id + "/run-now"), Post: true,
+					Fields: []views.Field{versionField(j)},
+				})
+			}
 			list = append(list, views.Action{
 				Kind: "cancel", Text: "Cancel…", Label: "Cancel job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/cancel"), Harm: true,
 				Fields: []views.Field{versionField(j)},

@@ -26,6 +26,7 @@ type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
 	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
+	RunNow(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -211,6 +212,7 @@ func (k *Console) Mount(e *echo.Echo) {
 	g.GET("/jobs/:id/result", k.result, read)
 	g.GET("/jobs/:id/cancel", k.confirmCancel, write)
 	g.POST("/jobs/:id/cancel", k.cancel, write)
+	g.POST("/jobs/:id/run-now", k.runNow, write)
 	g.GET("/jobs/:id/stop", k.confirmStop, write)
 	g.POST("/jobs/:id/stop", k.stop, write)
 	g.GET("/queues", k.queues, read)

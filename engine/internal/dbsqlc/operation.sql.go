@@ -163,6 +163,18 @@ func (q *Queries) InsertOperation(ctx context.Context, db DBTX, arg InsertOperat
 	return err
 }
 
+const IsDue = `-- name: IsDue :one
+SELECT (EXISTS (SELECT FROM job_ready AS r WHERE r.job_id = $1::uuid) OR EXISTS (SELECT FROM job_held AS h WHERE h.job_id = $1::uuid))::boolean AS due
+`
+
+// Whether a job waits for nothing but a worker.
+func (q *Queries) IsDue(ctx context.Context, db DBTX, jobID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, IsDue, jobID)
+	var due bool
+	err := row.Scan(&due)
+	return due, err
+}
+
 const JudgeOperation = `-- name: JudgeOperation :one
 SELECT count(*)::int AS acted, count(*) FILTER (WHERE r.outcome IS NOT NULL OR d.job_id IS NOT NULL)::int AS judged,
   count(*) FILTER (WHERE r.outcome IN (2, 6, 7, 8, 9) OR r.outcome IS NULL AND d.job_id IS NOT NULL)::int AS failed
