@@ -34,7 +34,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 .PHONY: help run dev start stop simulate with-env \
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
-	test test-tools test-unit test-integration test-race interleave interleave-short budget bench test-e2e screenshots \
+	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
 	outages poison chaos chaos-points chaos-zombies chaos-short mutants \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
@@ -145,10 +145,14 @@ build-cli: ## build bin/jobctl
 
 # --- testing -------------------------------------------------------------------
 
+# How many orders of racing statements are tried, evenly sampled: a number, or all.
+INTERLEAVINGS ?= 1500
+
 test: ## run every test once, without the race detector
 	@# The engine's figures and the browser are measured each for itself: beside each other they disturb.
 	$(GO) test -p 3 -timeout 8m $$($(GO) list ./... | grep -v -e /engine$$ -e /e2e$$ -e /engine/access$$)
-	$(GO) test -p 1 -timeout 8m ./engine ./engine/access
+	$(GO) test -timeout 8m ./engine -interleavings=$(INTERLEAVINGS)
+	$(GO) test -timeout 8m ./engine/access
 	$(GO) test -parallel 4 -timeout 8m ./e2e
 
 # They read what lies outside their module, which go test's cache does not look at.
@@ -169,10 +173,6 @@ test-race: ## run the tests of packages with goroutines under the race detector,
 
 interleave: ## try every interleaving of the statements that race; long
 	$(GO) test -count=1 -timeout 85m -run Interleav ./engine -interleavings=all
-
-# make test tries half as many. A number, as they are sampled evenly: 6,000 would try others.
-interleave-short: ## try 3,000 interleavings
-	$(GO) test -count=1 -timeout 8m -run Interleav ./engine -interleavings=3000
 
 poison: ## kill worker processes by their own jobs in every way, with and without a child process for suspects
 	$(GO) test -count=1 -v -timeout 15m -run 'TestB7|TestADeathNamesItsCulprit' ./engine -deaths=all
@@ -216,10 +216,9 @@ bench: ## run the benchmarks
 # --- checking ------------------------------------------------------------------
 
 check: ## all that CI runs: tests, generated code, lint, race detector, schema
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test INTERLEAVINGS=3000
 	@$(MAKE) --no-print-directory test-tools
 	@$(MAKE) --no-print-directory chaos-short
-	@$(MAKE) --no-print-directory interleave-short
 	@$(MAKE) --no-print-directory generated-check
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory race-short
@@ -253,8 +252,8 @@ exhaustive:
 
 race-short: ## the race detector on the short form of the tests
 	$(GO) test -race -short -p 1 -timeout 15m ./engine ./engine/access
-	@# jobctl does one thing after the other; test-race has it all the same.
-	$(GO) test -race -short -timeout 15m $$($(GO) list $(RACY) | grep -v -e /engine$$ -e /engine/access$$ -e /cmd/jobctl$$)
+	@# What does one thing after the other is left to test-race.
+	$(GO) test -race -short -timeout 15m $$($(GO) list $(RACY) | grep -v -e /engine$$ -e /engine/access$$ -e /cmd/jobctl$$ -e /db)
 
 # A run that finds no such test passes in go test's eyes; it must not in ours.
 schema-check: ## fail unless db/schema.sql is what the migrations add up to
