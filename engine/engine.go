@@ -170,6 +170,9 @@ type Engine struct {
 	clock    clock
 	liveFrom int // of the flush, which one goroutine runs
 	// Of the reaper: when it last looked, by the wall clock.
+	// batches are how much of each backlog a call takes.
+	batches struct{ reap, promote, fold, hold, prune batchSize }
+
 	reapedAt time.Time
 	// Of the expiry: the walk, and the one that goes after it.
 	expired, expiredAgain expiry
@@ -189,6 +192,10 @@ func New(c Config) (*Engine, error) {
 		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}},
 		stopHint: make(chan struct{}, 1)}
 	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
+	for size, most := range map[*batchSize]int32{&e.batches.reap: reapBatch, &e.batches.promote: promoteBatch, &e.batches.fold: foldBatch,
+		&e.batches.hold: holdBatch, &e.batches.prune: pruneBatch} {
+		size.most = most
+	}
 	e.isolator, e.chain = newIsolator(e), c.Workers.around(callHandler)
 	client.wake = e.claimer.wake
 	e.runs, e.endRuns = context.WithCancelCause(context.Background())

@@ -50,7 +50,8 @@ func (e *Engine) holdOnce(ctx context.Context) error {
 	if len(ripe) == 0 {
 		return nil
 	}
-	held, err := e.q.ParkJobs(ctx, e.hot, queues, priorities, ripe, holdBatch, e.workerID)
+	held, err := e.q.ParkJobs(ctx, e.hot, queues, priorities, ripe, e.batches.hold.size(), e.workerID)
+	e.batches.hold.after(err)
 	if err == nil && len(held) > 0 {
 		e.log.Warn("jobs held: no worker for their type", "worker_id", e.workerID, "types", ripe, "jobs", len(held))
 	}
@@ -78,7 +79,9 @@ func (h *holder) ripe(unhandled []string, now time.Time) (ripe []string) {
 
 func (e *Engine) unpark(ctx context.Context, handled []string) error {
 	for {
-		queues, err := e.q.UnparkJobs(ctx, e.hot, handled, holdBatch)
+		most := e.batches.hold.size()
+		queues, err := e.q.UnparkJobs(ctx, e.hot, handled, most)
+		e.batches.hold.after(err)
 		if err != nil {
 			return err
 		}
@@ -90,7 +93,7 @@ func (e *Engine) unpark(ctx context.Context, handled []string) error {
 			e.client.notify.queue(q)
 			e.claimer.wake(q)
 		}
-		if len(queues) < holdBatch {
+		if len(queues) < int(most) {
 			return nil
 		}
 	}

@@ -322,7 +322,7 @@ func TestOperationsAreCheckedBeforeAnythingHappens(t *testing.T) {
 		{"per_minute", engine.OperationSpec{Action: engine.OperateReplay, Pace: engine.PaceRate, PerMinute: 1_000_001}},
 		{"per_minute", engine.OperationSpec{Action: engine.OperateReplay, PerMinute: 5}},
 		{"fingerprint", engine.OperationSpec{Action: engine.OperateCancel, Select: engine.Selection{Fingerprint: "fp-a"}}},
-		{"reason", engine.OperationSpec{Action: engine.OperateRunNow, Select: engine.Selection{Reason: engine.ReasonPoison}}},
+		{"dead_reason", engine.OperationSpec{Action: engine.OperateRunNow, Select: engine.Selection{Reason: engine.ReasonPoison}}},
 		{"ids", engine.OperationSpec{Action: engine.OperateReplay, Select: engine.Selection{IDs: make([]engine.ID, engine.MaxSelectedIDs+1)}}},
 		{"expected", engine.OperationSpec{Action: engine.OperateReplay, Expected: -1}},
 	} {

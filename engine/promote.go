@@ -75,7 +75,9 @@ func (p *promoter) promoteOnce() (time.Duration, error) {
 			mark = time.Unix(0, 0)
 		}
 		fault.Point("promote.before")
-		rows, err := p.e.q.PromoteDue(ctx, p.e.hot, mark, promoteBatch)
+		most := p.e.batches.promote.size()
+		rows, err := p.e.q.PromoteDue(ctx, p.e.hot, mark, most)
+		p.e.batches.promote.after(err)
 		if err != nil {
 			cancel()
 			return 0, err
@@ -97,7 +99,7 @@ func (p *promoter) promoteOnce() (time.Duration, error) {
 			p.e.client.notify.queue(q)
 			p.e.claimer.wake(q)
 		}
-		if len(rows) == promoteBatch {
+		if len(rows) == int(most) {
 			cancel()
 			continue
 		}

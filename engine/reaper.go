@@ -23,13 +23,14 @@ func (e *Engine) reapOnce(ctx context.Context) error {
 		fault.Point("reap.before")
 		err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
 			quiet := e.cfg.HeartbeatInterval
-			rows, err = e.q.ReapClaims(ctx, tx, quiet.Seconds(), e.clock.latest(quiet), e.workerID, reapBatch, lostRunLimit, e.cfg.DiscardDead)
+			rows, err = e.q.ReapClaims(ctx, tx, quiet.Seconds(), e.clock.latest(quiet), e.workerID, e.batches.reap.size(), lostRunLimit, e.cfg.DiscardDead)
 			if err != nil || len(rows) == 0 {
 				return err
 			}
 			fault.Point("reap.open")
 			return e.countReaped(ctx, tx, rows)
 		})
+		e.batches.reap.after(err)
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,8 @@ const (
 
 // foldOnce sums finished batches into minutes.
 func (e *Engine) foldOnce(ctx context.Context) error {
-	_, err := e.q.FoldStats(ctx, e.hot, foldBatch)
+	_, err := e.q.FoldStats(ctx, e.hot, e.batches.fold.size())
+	e.batches.fold.after(err)
 	fault.Point("stats.folded")
 	e.obs.TaskDone("stats", err)
 	return err

@@ -67,7 +67,8 @@ func (e *Engine) pruneJobs(ctx context.Context) error {
 	}
 	cutoff := time.Now().Add(-min(keptFor(e.cfg.Retention.Completed), keptFor(e.cfg.Retention.Cancelled)))
 	for began := time.Now(); time.Since(began) < pruneEvery/10 && ctx.Err() == nil; {
-		step, err := e.q.PruneStep(ctx, e.hot, after, pruneBatch, keep(e.cfg.Retention.Completed), keep(e.cfg.Retention.Cancelled))
+		step, err := e.q.PruneStep(ctx, e.hot, after, e.batches.prune.size(), keep(e.cfg.Retention.Completed), keep(e.cfg.Retention.Cancelled))
+		e.batches.prune.after(err)
 		if err != nil {
 			return err
 		}

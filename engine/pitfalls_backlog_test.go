@@ -1,0 +1,37 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
+)
+
+// TestALargeLossIsTakenBackHoweverSlowTheDatabase: thousands of jobs lost their workers at once, and to write them all down
+// takes the database longer than one call may. The reaper must get on in steps that fit, not try the same again for ever.
+func TestALargeLossIsTakenBackHoweverSlowTheDatabase(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	const leases, jobs = 60, 40
+	if _, err := pool.Exec(t.Context(), `CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END $$;
+		CREATE TRIGGER slowly BEFORE INSERT ON job_executions FOR EACH ROW EXECUTE FUNCTION slowly()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `WITH j AS (
+		  INSERT INTO jobs (id, type, queue, version) SELECT uuid_v7(), 'lost', 'default', 1 FROM generate_series(1, $1::int * $2::int) RETURNING id),
+		n AS (SELECT id, row_number() OVER () % $1 AS lease FROM j)
+		INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes)
+		SELECT 987654, now() - interval '1 s', array_agg(id), array_fill(0::smallint, ARRAY[count(*)::int]), array_fill(0::smallint, ARRAY[count(*)::int]) FROM n GROUP BY lease`,
+		leases, jobs); err != nil {
+		t.Fatal(err)
+	}
+	c := hasty(nil)
+	c.MaintenanceOnly, c.DBTimeout = true, time.Second
+	start(t, pool, c)
+	within(t, time.Minute, "every lost job stands in line again", func() bool {
+		return one[int](t, pool, "SELECT count(*) FROM job_ready") == leases*jobs
+	})
+	if n := one[int](t, pool, "SELECT count(*) FROM job_claims"); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+}
