@@ -243,8 +243,8 @@ func TestStopOfAJobClaimedAhead(t *testing.T) {
 	if err := e.Client().RequestStop(t.Context(), id, ann); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(200*time.Millisecond, func() { close(release) })
-	reaches(t, pool, id, "cancelled")
+	reaches(t, pool, id, "cancelled") // while the slot is taken: what starts first may complete
+	close(release)
 	if started.Load() > 0 {
 		t.Error("it was started")
 	}
