@@ -87,7 +87,7 @@ func (o Outcome) icon() string {
 
 // actionIcons are the icons of the kinds of actions.
 var actionIcons = map[string]string{
-	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "download": "download",
+	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "run_now": "zap", "download": "download",
 	"pause": "circle-pause", "continue": "play", "stop": "octagon-x", "new": "plus", "view": "arrow-right", "resume": "play", "refresh": "rotate-cw",
 }
 

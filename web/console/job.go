@@ -175,7 +175,7 @@ func (v *visit) jobActions(j *inspect.Job) []views.Action {
 		if v.may(auth.ScopeJobsWrite) {
 			if j.State != engine.StateBlocked && j.ScheduledAt.After(v.clock.now) {
 				list = append(list, views.Action{
-					Kind: "run_now", Text: "Run now", Label: "Run job " + shortID(j.ID) + " now", Href: v.k.url("/jobs/" + id + "/run-now"), Post: true,
+					Kind: "run_now", Text: "Run now", Label: "Run now: job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/run-now"), Post: true,
 					Fields: []views.Field{versionField(j)},
 				})
 			}
