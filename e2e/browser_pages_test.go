@@ -253,15 +253,14 @@ func (v *visitor) withAxe() {
 	v.must(v.context.AddInitScript(playwright.Script{Path: playwright.String(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))}))
 }
 
-// axe reports what axe finds on the page as it is now. A theme is an attribute of
-// the document and changes colours alone, so that the rules about anything else are
-// asked once, and those about colours, which take the longest, in full only: what
-// colours there are is held to account in package static.
+// axe reports what axe finds on the page as it is now, in both themes. A theme is
+// an attribute of the document and changes colours alone, so that the rules about
+// anything else are asked once.
 func (v *visitor) axe(what string) {
 	v.t.Helper()
-	found := v.evaluate(`async (full) => {
+	found := v.evaluate(`async () => {
 		const all = [], colours = ["color-contrast", "link-in-text-block"];
-		for (const theme of full ? ["light", "dark", ""] : [""]) {
+		for (const theme of ["light", "dark", ""]) {
 			if (theme) document.documentElement.dataset.theme = theme;
 			const only = theme ? { runOnly: colours } : { rules: Object.fromEntries(colours.map((c) => [c, { enabled: false }])) };
 			const r = await axe.run(document, { resultTypes: ["violations"], ...only });
@@ -269,7 +268,7 @@ func (v *visitor) axe(what string) {
 				v.nodes.slice(0, 3).map((n) => "    " + n.html.slice(0, 300) + "\n      " + n.failureSummary).join("\n"));
 		}
 		return JSON.stringify(all);
-	}`, *full)
+	}`)
 	var violations []string
 	if err := json.Unmarshal([]byte(fmt.Sprint(found)), &violations); err != nil {
 		v.t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 const buildinfo = "github.com/reliable-job-engine/reliable-job-engine/cmd/internal/buildinfo"
 
 // full has the tests try all they know instead of a part that takes a third of the time.
-var full = flag.Bool("full", false, "look at every page in both themes, read every hostile text everywhere, stop Postgres ten times")
+var full = flag.Bool("full", false, "read every hostile text everywhere, stop Postgres ten times")
 
 // binaries holds the real programs, built once for all tests.
 var binaries string
