@@ -10,7 +10,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
-const reapBatch = 100
+const reapBatch = 500 // jobs, and what more the last lease has
 
 // reapOnce takes back the jobs of expired leases. After an outage it gives the
 // living one heartbeat's time to renew theirs first.

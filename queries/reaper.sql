@@ -4,14 +4,18 @@
 -- by a look before it, whose snapshot is older than the lock it got. Nothing is reaped right after the server's start, once
 -- another leads (this one stood still meanwhile), nor where the clock is past not_after: it was moved, and the living must
 -- renew first. A job that was asked to stop is cancelled. What the lost runs had told of themselves goes along. A worker
--- that has renewed its row since the lease's end lived on: the jobs did not end it, and are no suspects for it.
+-- that has renewed its row since the lease's end lived on: the jobs did not end it, and are no suspects for it. A call takes
+-- whole leases, until they hold max_jobs: however large they are, each commits soon, and what it took back stays so.
 WITH dead AS (
   DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(
-    SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()
-      AND now() - pg_postmaster_start_time() NOT BETWEEN interval '0' AND make_interval(secs => @quiet_seconds::float8)
-      AND now() < coalesce(sqlc.narg('not_after')::timestamptz, 'infinity')
-      AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> @leader::bigint AND l.expires_at > now())
-    ORDER BY c.id LIMIT @max_claims::int FOR UPDATE SKIP LOCKED))
+    SELECT x.ctid FROM (
+      SELECT y.ctid, sum(cardinality(y.job_ids)) OVER (ORDER BY y.id) - cardinality(y.job_ids) AS jobs_before FROM (
+        SELECT c.ctid, c.id, c.job_ids FROM job_claims AS c WHERE c.lease_expires_at < now()
+          AND now() - pg_postmaster_start_time() NOT BETWEEN interval '0' AND make_interval(secs => @quiet_seconds::float8)
+          AND now() < coalesce(sqlc.narg('not_after')::timestamptz, 'infinity')
+          AND NOT EXISTS (SELECT 1 FROM leaders AS l WHERE l.role = 'maintenance' AND l.worker_id <> @leader::bigint AND l.expires_at > now())
+        ORDER BY c.id LIMIT 100 FOR UPDATE SKIP LOCKED) AS y) AS x
+    WHERE x.jobs_before < @max_jobs::int))
   RETURNING k.id, k.worker_id, k.claimed_at, k.lease_expires_at, k.job_ids, k.attempts, k.crashes, k.stops,
     (SELECT w.state <> 'stopped' AND w.heartbeat_at > k.lease_expires_at FROM workers AS w WHERE w.id = k.worker_id) IS TRUE AS lived),
 told AS (
