@@ -125,7 +125,7 @@ func (c *claimer) claimOnce(want int) (int, error) {
 	if err := c.findQueues(ctx); err != nil {
 		return 0, err
 	}
-	suspects, err := c.claimSuspect(ctx)
+	suspects, err := c.claimSuspects(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -203,14 +203,24 @@ func (c *claimer) remember(rows []dbsqlc.ClaimJobsRow) {
 	}
 }
 
-// claimSuspect takes one job whose last run was lost with its process, alone in
-// its lease and one at a time, so that another loss names its culprit.
-func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
+// mostSuspects is how many share a lease at most. If the worker dies, too, each of
+// them counts one more loss: so they are few.
+const mostSuspects = 10
+
+// claimSuspects takes jobs whose last run was lost with its process: as many as run
+// within a moment, one after the other in a child, whose death names its culprit.
+// Without a child it is one, so that another lost lease does.
+func (c *claimer) claimSuspects(ctx context.Context) (int, error) {
 	if c.e.suspects.Load() > 0 || c.e.isolator.resting() || len(c.queues) == 0 || !c.sawSuspect && time.Now().Before(c.suspectAt) {
 		return 0, nil
 	}
 	c.suspectAt = time.Now().Add(suspectEvery)
-	rows, err := c.e.q.ClaimSuspect(ctx, c.e.hot, c.queues, c.e.types, c.e.workerID, c.e.cfg.LeaseDuration.Seconds())
+	most := 1
+	if c.e.isolator.isolates() {
+		most = max(1, min(c.e.pace.prefetch(1), mostSuspects))
+	}
+	rows, err := c.e.q.ClaimSuspects(ctx, c.e.hot, c.queues, c.e.types, int32(most), int32(c.e.cfg.CrashLimit), c.e.workerID,
+		c.e.cfg.LeaseDuration.Seconds())
 	if err != nil {
 		return 0, err
 	}
@@ -223,7 +233,7 @@ func (c *claimer) claimSuspect(ctx context.Context) (int, error) {
 		same[i] = dbsqlc.ClaimJobsRow(r)
 	}
 	c.e.admit(same, time.Now(), true)
-	return len(rows), nil
+	return min(len(rows), 1), nil // they take one slot
 }
 
 // findQueues keeps the list of queues with ready jobs: those served, or with

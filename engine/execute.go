@@ -37,8 +37,11 @@ type run struct {
 	state atomic.Int32
 	ctx   context.Context
 	began time.Time // this process's clock, for durations
-	// suspect tells a job whose last run was lost with its process.
+	// suspect tells a job whose last run was lost with its process. behind are
+	// those of its lease that follow it, in the same slot.
 	suspect    bool
+	behind     *suspectLine
+	alone      bool // in its lease
 	closedInTx atomic.Bool
 	isolated   bool           // its handler runs in a child process
 	parent     *suspectRunner // set in the child
@@ -157,7 +160,7 @@ func (e *Engine) slot(i int) {
 	}
 }
 
-// execute runs one handler: decode, deadline, panic to error with its stack.
+// execute makes a run, or those of a line of suspects one after the other.
 func (e *Engine) execute(i int, r *run) {
 	defer func() {
 		e.busy.Add(-1)
@@ -165,9 +168,56 @@ func (e *Engine) execute(i int, r *run) {
 		e.running[i].Store(nil)
 		if r.suspect {
 			e.suspects.Add(-1)
+			e.giveBack(r.behind.take(true)) // where a handler took the slot along
 		}
 		e.claimer.signal()
 	}()
+	e.executeOne(r)
+	for next := r.behind.next(); next != nil; next = r.behind.next() {
+		if e.draining.Load() {
+			next.settle(handedBack(next.row))
+			continue
+		}
+		next.behind = r.behind
+		e.running[i].Store(next)
+		e.executeOne(next)
+	}
+}
+
+// suspectLine is the rest of a lease of suspects.
+type suspectLine struct {
+	mu   sync.Mutex
+	runs []*run
+}
+
+func (l *suspectLine) next() *run {
+	if l == nil {
+		return nil
+	}
+	if first := l.take(false); len(first) > 0 {
+		return first[0]
+	}
+	return nil
+}
+
+// take takes the first, or all.
+func (l *suspectLine) take(all bool) []*run {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.runs), 1)
+	if all {
+		n = len(l.runs)
+	}
+	taken := l.runs[:n]
+	l.runs = l.runs[n:]
+	return taken
+}
+
+// executeOne runs one handler: decode, deadline, panic to error with its stack.
+func (e *Engine) executeOne(r *run) {
 	if r.ctx.Err() != nil {
 		// Its lease was lost while it waited for a slot: it runs elsewhere by now.
 		r.settle(handedBack(r.row))
@@ -183,6 +233,10 @@ func (e *Engine) execute(i int, r *run) {
 		return
 	}
 	if r.suspect && e.isolator.run(r) {
+		return
+	}
+	if r.suspect && !r.alone {
+		r.settle(handedBack(r.row)) // it must not end this process with others in its lease
 		return
 	}
 	if r.begin(began) { // else it was handed back meanwhile
@@ -290,6 +344,7 @@ func (e *Engine) watch(ctx context.Context) error {
 		e.log.With(r.attrs()...).Warn("handler ignores its deadline; its slot stays taken until it returns", "timeout", r.timeout.String())
 	}
 	e.revokeDeaf(now)
+	e.letSuspectsGo(now)
 	if longest := e.longestRun(now); e.buffer.waitedLongerThan(unstartedPatience) {
 		// Every slot is busy with something slow: what was claimed ahead may run
 		// elsewhere.
@@ -312,6 +367,16 @@ func (e *Engine) longestRun(now time.Time) (longest time.Duration) {
 	return longest
 }
 
+// letSuspectsGo hands back what waits behind a suspect that takes long.
+func (e *Engine) letSuspectsGo(now time.Time) {
+	for i := range e.running {
+		r := e.running[i].Load()
+		if r != nil && r.behind != nil && r.state.Load() == runRunning && now.Sub(r.began) > unstartedPatience {
+			e.giveBack(r.behind.take(true))
+		}
+	}
+}
+
 // handBack settles runs that never started; their attempts are not counted.
 func (e *Engine) handBack(runs []*run) {
 	for _, r := range runs {
@@ -321,7 +386,15 @@ func (e *Engine) handBack(runs []*run) {
 		e.inFlight.Add(-1)
 		if r.suspect {
 			e.suspects.Add(-1)
+			e.giveBack(r.behind.take(true))
 		}
 	}
 	e.claimer.signal()
+}
+
+// giveBack settles runs of a line that was taken.
+func (e *Engine) giveBack(runs []*run) {
+	for _, r := range runs {
+		r.settle(handedBack(r.row))
+	}
 }

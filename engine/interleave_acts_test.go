@@ -197,7 +197,7 @@ var releaseUnknown = simple(func(ctx context.Context, a *actor) (func(), error) 
 func claim(most int) program {
 	return simple(func(ctx context.Context, a *actor) (func(), error) {
 		got := []key{}
-		suspects, err := a.w.q.ClaimSuspect(ctx, a.tx, []string{DefaultQueue}, []string{"race"}, successor, 30)
+		suspects, err := a.w.q.ClaimSuspects(ctx, a.tx, []string{DefaultQueue}, []string{"race"}, 1, 3, successor, 30)
 		for _, r := range suspects {
 			got = append(got, key{r.JobID, r.Token})
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,14 +49,14 @@ type isolator struct {
 	e  *Engine
 	on bool
 
-	restUntil atomic.Int64 // no suspect is claimed before, by the wall clock
-	warnedAt  atomic.Int64
+	restUntil         atomic.Int64 // no suspect is claimed before, by the wall clock
+	inOwnProcessUntil atomic.Int64 // suspects run in this process, since children do not come up
+	warnedAt          atomic.Int64
 
 	turn     sync.Mutex // held during a run
 	child    *childProcess
 	idle     *time.Timer
 	failures int
-	againAt  time.Time
 
 	mu     sync.Mutex
 	latest *childProcess // child, for Stop
@@ -66,6 +67,11 @@ func newIsolator(e *Engine) *isolator {
 	c := &e.cfg
 	return &isolator{e: e, on: !c.MaintenanceOnly && canIsolate && c.Isolation != IsolateNever && (c.Isolation == IsolateAlways || !inTests())}
 }
+
+// isolates tells whether suspects run in children, as far as is known.
+func (s *isolator) isolates() bool { return s.on && !s.hasGivenUp() }
+
+func (s *isolator) hasGivenUp() bool { return time.Now().UnixNano() < s.inOwnProcessUntil.Load() }
 
 // resting tells whether suspects wait because no child could be started.
 func (s *isolator) resting() bool { return time.Now().UnixNano() < s.restUntil.Load() }
@@ -78,7 +84,7 @@ func (s *isolator) run(r *run) bool {
 	}
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	if s.failures >= childTries && time.Now().Before(s.againAt) {
+	if s.hasGivenUp() {
 		s.e.log.With(r.attrs()...).Warn("a suspect runs in the worker's own process: no child process can be started")
 		return false
 	}
@@ -93,14 +99,13 @@ func (s *isolator) run(r *run) bool {
 	return true
 }
 
-// ready is a child that waits for an order. A run whose death would bury its job
-// gets a child in which no other job has left anything behind, so that there is
-// no doubt about the culprit.
+// ready is a child that waits for an order. A run alone in its lease whose death
+// would bury its job gets a child in which no other job has left anything behind.
 func (s *isolator) ready(r *run) (*childProcess, error) {
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	if p := s.child; p != nil && (!p.alive() || p.ordered > 0 && r.row.Crashes+1 >= s.e.cfg.CrashLimit) {
+	if p := s.child; p != nil && (!p.alive() || p.ordered > 0 && r.alone && r.row.Crashes+1 >= s.e.cfg.CrashLimit) {
 		p.dismiss()
 		s.child = nil
 	}
@@ -157,7 +162,9 @@ func (s *isolator) notStarted(r *run, err error) {
 	}
 	s.failures++
 	s.restUntil.Store(time.Now().Add(childRest).UnixNano())
-	s.againAt = time.Now().Add(childAgain)
+	if s.failures >= childTries {
+		s.inOwnProcessUntil.Store(time.Now().Add(childAgain).UnixNano())
+	}
 	if last := s.warnedAt.Load(); time.Since(time.Unix(0, last)) >= time.Second {
 		s.warnedAt.Store(time.Now().UnixNano())
 		s.e.log.With(r.attrs()...).Error("a suspect was handed back: its child process did not come up", "failures", s.failures, "error", err.Error())
@@ -226,6 +233,9 @@ func (s *isolator) follow(p *childProcess, r *run) {
 	default:
 		r.giveUp(s.e.crashedIn(p, r))
 	}
+	if w.started {
+		s.e.pace.ran(time.Since(r.began))
+	}
 	s.failures = 0
 	if !p.alive() {
 		leave()
@@ -249,13 +259,19 @@ func (r *run) giveUp(v verdict) {
 	}
 }
 
-// crashedIn is the verdict on a run that its child did not outlive.
+// crashedIn is the verdict on a run that its child did not outlive. It buries no
+// job in whose child others ran before: it may be they that ended it. The next time
+// the job is alone.
 func (e *Engine) crashedIn(p *childProcess, r *run) verdict {
 	words, stack := p.said.last()
 	if words != "" {
 		words = ": " + words
 	}
-	return crashed(r.row, e.cfg.CrashLimit, fmt.Sprintf("the child process in which it ran alone ended while it ran: %s%s", p.cmd.ProcessState, words), stack)
+	limit := e.cfg.CrashLimit
+	if p.ordered > 1 {
+		limit = math.MaxInt
+	}
+	return crashed(r.row, limit, fmt.Sprintf("the child process in which it ran alone ended while it ran: %s%s", p.cmd.ProcessState, words), stack)
 }
 
 // childDiedUnasked tells of a child that ended between two runs. No job can be
@@ -273,6 +289,7 @@ type watched struct {
 	r       *run
 	reports chan report
 
+	started  bool
 	reported *reportedVerdict
 	ended    error // why the parent ended the child
 	cause    error // of the end of the run's context
@@ -305,6 +322,7 @@ func (w *watched) watch() error {
 }
 
 func (w *watched) began() {
+	w.started = true
 	w.r.begin(time.Now()) // nobody else settles a run that waits in its slot
 }
 

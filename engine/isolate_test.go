@@ -362,3 +362,71 @@ func TestNobodyIsAChildByAccident(t *testing.T) {
 		t.Errorf("it says: %s", h.stderr)
 	}
 }
+
+// TestManyInnocentSuspectsAreClearedFast: a worker died with hundreds of jobs claimed ahead. They run one after the other in
+// one child, a few to a lease, and the deadly one among them is still named exactly.
+func TestManyInnocentSuspectsAreClearedFast(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	jobs := make([]string, 300)
+	for i := range jobs {
+		jobs[i] = "neighbour"
+	}
+	jobs[150] = "kill:exit"
+	ids := lost(t, pool, jobs...)
+	h := startHost(t, pool, hostOptions{})
+	within(t, patience, "all have ended", func() bool {
+		h.lives()
+		return one[int](t, pool, "SELECT count(*) FROM job_states WHERE state IN ('completed', 'dead_letter')") == len(ids)
+	})
+	if got := one[string](t, pool, "SELECT string_agg(concat_ws(' ', job_id = $1, reason, crashes), ', ') FROM dead_letter_jobs", ids[150]); got != "t poison 3" {
+		t.Errorf("the dead: %s", got)
+	}
+	if n := one[int](t, pool, "SELECT count(*) FROM job_executions WHERE outcome = 7 AND job_id <> $1", ids[150]); n != 0 {
+		t.Errorf("%d neighbours were blamed for a crash", n)
+	}
+	leases := one[int](t, pool, "SELECT count(DISTINCT fencing_token) FROM job_executions WHERE outcome = 1")
+	if leases > len(ids)/4 {
+		t.Errorf("%d leases for %d suspects; want a few in each", leases, len(ids))
+	}
+}
+
+// TestNobodyWaitsForLongBehindASuspect: those that share a lease with a slow one are handed back after a second, and at once
+// when the worker stops.
+func TestNobodyWaitsForLongBehindASuspect(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
+			t.Parallel()
+			pool := dbtest.New(t)
+			quick := lost(t, pool, "neighbour", "neighbour", "neighbour") // so that a lease takes several
+			h := startHost(t, pool, hostOptions{StopWithin: 20 * time.Second})
+			for _, id := range quick {
+				comes(t, pool, id, "completed")
+			}
+			// In one statement, so that the worker that lives has no hand in it.
+			slow := one[engine.ID](t, pool, `WITH j AS (
+				  INSERT INTO jobs (id, type, queue, priority, payload, version)
+				  SELECT uuid_v7(), CASE WHEN n = 1 THEN 'polite' ELSE 'neighbour' END, 'default', CASE WHEN n = 1 THEN 5 ELSE 1 END, '{"How": ""}', 1
+				  FROM generate_series(1, 4) AS n RETURNING id, type),
+				k AS (INSERT INTO job_claims (worker_id, lease_expires_at, job_ids, attempts, crashes)
+				  SELECT 987654, now() - interval '1 s', array_agg(j.id ORDER BY j.id), '{0,0,0,0}', '{0,0,0,0}' FROM j)
+				SELECT id FROM j WHERE type = 'polite'`)
+			noted(t, pool, "began")
+			if stops {
+				if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			within(t, patience, "those behind it are handed back", func() bool {
+				return one[int](t, pool, "SELECT count(DISTINCT job_id) FROM job_executions WHERE outcome = 4 AND job_id <> $1", slow) == 3
+			})
+			if stops {
+				return
+			}
+			if got := stateOf(t, pool, slow); got != "leased" {
+				t.Errorf("the slow one is %s", got)
+			}
+		})
+	}
+}

@@ -107,10 +107,12 @@ func (e *Engine) admit(rows []dbsqlc.ClaimJobsRow, seen time.Time, suspect bool)
 	e.logClaimed(runs, rows[0].LeaseExpiresAt)
 	e.leases.add(l)
 	fault.Point("lease.held")
-	e.inFlight.Add(int64(len(runs)))
 	if suspect {
-		e.suspects.Add(int64(len(runs)))
+		e.suspects.Add(1)
+		runs[0].behind = &suspectLine{runs: runs[1:]}
+		runs = runs[:1]
 	}
+	e.inFlight.Add(int64(len(runs)))
 	e.buffer.put(runs)
 	if e.draining.Load() {
 		e.handBack(e.buffer.drain())
@@ -121,7 +123,7 @@ func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Co
 	r.row = Row{ID: row.JobID, Type: row.Type, Queue: row.Queue, Priority: Priority(row.Priority), Attempt: int(row.Attempt) + 1,
 		MaxAttempts: int(row.MaxAttempts), Crashes: int(row.Crashes), FencingToken: row.Token, WorkerID: e.workerID, ReadyAt: row.ReadyAt,
 		Payload: row.Payload}
-	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect = l, e, ctx, row.ExpiresAt, suspect
+	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect, r.alone = l, e, ctx, row.ExpiresAt, suspect, l.open.Load() == 1
 	r.reg = e.cfg.Workers.byType[row.Type]
 	r.timeout = e.cfg.JobTimeout
 	if r.reg.options.Timeout > 0 {

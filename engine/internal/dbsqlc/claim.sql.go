@@ -117,22 +117,29 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 	return items, nil
 }
 
-const ClaimSuspect = `-- name: ClaimSuspect :many
+const ClaimSuspects = `-- name: ClaimSuspects :many
 WITH lane AS (SELECT unnest($1::text[]) AS queue),
-d AS (
-  DELETE FROM job_ready AS r WHERE r.ctid = ANY(ARRAY(
+near AS MATERIALIZED (
+  SELECT x.place, row_number() OVER () AS n FROM (
     SELECT unnest(ARRAY(
       SELECT y.ctid FROM job_ready AS y
       WHERE y.queue = lane.queue AND y.crashes > 0 AND y.type || '' = ANY($2::text[])
-      ORDER BY 5 - y.priority, y.seq LIMIT 1 FOR UPDATE SKIP LOCKED))
+      ORDER BY 5 - y.priority, y.seq LIMIT $3::int FOR UPDATE SKIP LOCKED)) AS place
     FROM lane
     WHERE coalesce((SELECT q.free FROM queues AS q WHERE q.name = lane.queue), true)
-    LIMIT 1))
+    LIMIT $3::int) AS x),
+grave AS (
+  SELECT min(near.n) AS n FROM near CROSS JOIN LATERAL (
+    SELECT s.job_id FROM job_ready AS s WHERE s.ctid = near.place AND s.crashes + 1 >= $4::int OFFSET 0) AS s
+  WHERE (SELECT e.outcome FROM job_executions AS e WHERE e.job_id = s.job_id ORDER BY e.fencing_token DESC LIMIT 1) = 7),
+d AS (
+  DELETE FROM job_ready AS r WHERE r.ctid = ANY(ARRAY(
+    SELECT near.place FROM near WHERE near.n < (SELECT CASE WHEN grave.n IS NULL THEN 1000000 ELSE greatest(grave.n, 2) END FROM grave)))
   RETURNING r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at),
 c AS (
   INSERT INTO job_claims AS k (worker_id, lease_expires_at, job_ids, attempts, crashes)
-  SELECT $3::bigint, now() + make_interval(secs => $4::float8), array_agg(d.job_id), array_agg(d.attempt),
-    array_agg(d.crashes)
+  SELECT $5::bigint, now() + make_interval(secs => $6::float8), array_agg(d.job_id ORDER BY d.job_id),
+    array_agg(d.attempt ORDER BY d.job_id), array_agg(d.crashes ORDER BY d.job_id)
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
@@ -140,7 +147,7 @@ SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attem
 FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
-type ClaimSuspectRow struct {
+type ClaimSuspectsRow struct {
 	Token          int64
 	ClaimedAt      time.Time
 	LeaseExpiresAt time.Time
@@ -158,11 +165,15 @@ type ClaimSuspectRow struct {
 	ExpiresAt      *time.Time
 }
 
-// One job whose last run was lost with its process, alone in its lease, so that another lost lease names its culprit.
-func (q *Queries) ClaimSuspect(ctx context.Context, db DBTX, queues []string, types []string, workerID int64, leaseSeconds float64) ([]ClaimSuspectRow, error) {
-	rows, err := db.Query(ctx, ClaimSuspect,
+// Jobs whose last run was lost with its process, in a lease of their own. They run one after the other, so a few can share
+// it: but not a grave one, which a parent has seen crash and whose next crash would bury it. That is taken alone, once it is
+// the first in line, and what stands behind it waits.
+func (q *Queries) ClaimSuspects(ctx context.Context, db DBTX, queues []string, types []string, maxJobs int32, crashLimit int32, workerID int64, leaseSeconds float64) ([]ClaimSuspectsRow, error) {
+	rows, err := db.Query(ctx, ClaimSuspects,
 		queues,
 		types,
+		maxJobs,
+		crashLimit,
 		workerID,
 		leaseSeconds,
 	)
@@ -170,9 +181,9 @@ func (q *Queries) ClaimSuspect(ctx context.Context, db DBTX, queues []string, ty
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ClaimSuspectRow
+	var items []ClaimSuspectsRow
 	for rows.Next() {
-		var i ClaimSuspectRow
+		var i ClaimSuspectsRow
 		if err := rows.Scan(
 			&i.Token,
 			&i.ClaimedAt,
