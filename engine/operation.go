@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/match"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 )
 
 // OperationAction is what an operation does to each of its jobs.
@@ -60,6 +62,8 @@ type Selection struct {
 	Queue       string `json:"queue,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"` // of dead letters
 	Reason      Reason `json:"reason,omitempty"`      // of dead letters
+	// Query is in the language of package search, on top of the other conditions.
+	Query string `json:"q,omitempty"`
 }
 
 // MaxSelectedIDs is how many jobs a selection may name.
@@ -181,6 +185,9 @@ func (s *OperationSpec) check() error {
 	if !dead && s.Select.Reason != "" {
 		bad("dead_reason", "conflict", "it selects dead letters")
 	}
+	if _, err := search.Parse(s.Select.Query, time.Now()); err != nil {
+		bad("q", "invalid", "%s", err.Error())
+	}
 	if s.Expected < 0 {
 		bad("expected", "out-of-range", "use the number of the preview")
 	}
@@ -256,14 +263,9 @@ func (c *Client) freeze(ctx context.Context, tx pgx.Tx, s OperationSpec) (id ID,
 	if cutOff, err = c.q.Now(ctx, tx); err != nil {
 		return id, cutOff, 0, err
 	}
-	ids := append([]ID{}, s.Select.IDs...) // NULL has no cardinality
-	var n int64
-	switch s.Action {
-	case OperateReplay, OperateDiscard:
-		n, err = c.q.SelectDead(ctx, tx, dbsqlc.SelectDeadParams{OperationID: id, CutOff: cutOff, Ids: ids, Fingerprint: optional(s.Select.Fingerprint),
-			Type: optional(s.Select.Type), Queue: optional(s.Select.Queue), Reason: optional(string(s.Select.Reason))})
-	case OperateCancel, OperateRunNow:
-		n, err = c.q.SelectWaiting(ctx, tx, id, s.Action == OperateRunNow, cutOff, ids, optional(s.Select.Type), optional(s.Select.Queue))
+	n, err := c.selectJobs(ctx, tx, s, id, cutOff, s.Select.IDs)
+	if err == nil && n > 0 && s.Select.Query != "" {
+		n, err = c.sift(ctx, tx, s, id, cutOff, int(n))
 	}
 	switch {
 	case err != nil:
@@ -275,6 +277,51 @@ func (c *Client) freeze(ctx context.Context, tx pgx.Tx, s OperationSpec) (id ID,
 			Detail: fmt.Sprintf("%d jobs fit, at most %d go into one operation", n, MaxOperationJobs)}}}
 	}
 	return id, cutOff, int(n), nil
+}
+
+// selectJobs writes what fits the plain conditions. No ids ask for any.
+func (c *Client) selectJobs(ctx context.Context, tx pgx.Tx, s OperationSpec, operation ID, cutOff time.Time, ids []ID) (int64, error) {
+	ids = append([]ID{}, ids...) // NULL has no cardinality
+	if s.Action == OperateCancel || s.Action == OperateRunNow {
+		return c.q.SelectWaiting(ctx, tx, operation, s.Action == OperateRunNow, cutOff, ids, optional(s.Select.Type), optional(s.Select.Queue))
+	}
+	return c.q.SelectDead(ctx, tx, dbsqlc.SelectDeadParams{OperationID: operation, CutOff: cutOff, Ids: ids, Fingerprint: optional(s.Select.Fingerprint),
+		Type: optional(s.Select.Type), Queue: optional(s.Select.Queue), Reason: optional(string(s.Select.Reason))})
+}
+
+// siftBatch is how many jobs are held against a query at a time.
+const siftBatch = 2_000
+
+// sift leaves of a set of n those that match the query. The set is written anew,
+// so that its numbers have no gaps.
+func (c *Client) sift(ctx context.Context, tx pgx.Tx, s OperationSpec, operation ID, cutOff time.Time, n int) (int64, error) {
+	query, err := search.Parse(s.Select.Query, cutOff)
+	if err != nil {
+		return 0, err
+	}
+	m := search.NewMatcher(query, cutOff)
+	var kept []ID
+	for after := 0; after < n; after += siftBatch {
+		rows, err := c.q.ListOperationJobs(ctx, tx, operation, int32(after), int32(after+siftBatch))
+		if err != nil {
+			return 0, err
+		}
+		ids := make([]ID, len(rows))
+		for i, r := range rows {
+			ids[i] = r.JobID
+		}
+		if ids, err = match.Keep(ctx, c.q, tx, ids, m); err != nil {
+			return 0, err
+		}
+		kept = append(kept, ids...)
+	}
+	if len(kept) == n {
+		return int64(n), nil
+	}
+	if err := c.q.ClearSelected(ctx, tx, operation); err != nil || len(kept) == 0 {
+		return 0, err
+	}
+	return c.selectJobs(ctx, tx, s, operation, cutOff, kept)
 }
 
 func (c *Client) insertOperation(ctx context.Context, tx pgx.Tx, id ID, cutOff time.Time, total int, s OperationSpec, a Actor) error {

@@ -27,6 +27,9 @@ x AS (
 INSERT INTO operation_jobs (operation_id, n, job_id)
 SELECT @operation_id::uuid, row_number() OVER (ORDER BY x.job_id), x.job_id FROM x;
 
+-- name: ClearSelected :exec
+DELETE FROM operation_jobs AS o WHERE o.operation_id = @operation_id;
+
 -- name: CountSelected :many
 -- What a set consists of, for the preview.
 SELECT j.queue, j.type, count(*) AS n, min(j.created_at)::timestamptz AS oldest_at, (array_agg(o.job_id ORDER BY o.n))[1:3]::uuid[] AS samples

@@ -197,7 +197,7 @@ func newDLQAct(a *app, act deadAct) *cobra.Command {
 				return a.operate(cmd.Context(), act, &selected, nil, reason)
 			}
 			if selected.dryRun || selected.pace != "" || selected.perMinute != 0 || selected.wait {
-				return usage("Say which: --type, --queue, --fingerprint or --cause.", "--dry-run, --pace, --per-minute and --wait go with a selection")
+				return usage("Say which: --query, --type, --queue, --fingerprint or --cause.", "--dry-run, --pace, --per-minute and --wait go with a selection")
 			}
 			ids, err := jobIDs(cmd, args, flagged)
 			if err != nil {

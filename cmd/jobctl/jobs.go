@@ -110,12 +110,13 @@ func newJobsCommand(a *app) *cobra.Command {
 
 func newJobsListCommand(a *app) *cobra.Command {
 	var l listFlags
-	var status, jobType, queue, priority string
+	var status, jobType, queue, priority, search string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, newest first", Args: exactly(),
 		Example: `  jobctl jobs list --status failed --queue mail
   jobctl jobs list --type webhook --all -o jsonl
-  jobctl jobs list --status dead_letter -o id --limit 100`,
+  jobctl jobs list --status dead_letter -o id --limit 100
+  jobctl jobs list --query 'state:failed queue:billing attempt:>=3 error:"gateway timeout"'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{}
 			if status != "" {
@@ -123,7 +124,7 @@ func newJobsListCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			setGiven(query, map[string]string{"status": status, "type": jobType, "queue": queue, "priority": priority})
+			setGiven(query, map[string]string{"status": status, "type": jobType, "queue": queue, "priority": priority, "q": search})
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -140,6 +141,10 @@ func newJobsListCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&jobType, "type", "", "only jobs of this `type`")
 	cmd.Flags().StringVar(&queue, "queue", "", "only jobs of this `queue`")
 	cmd.Flags().StringVar(&priority, "priority", "", "only jobs of this `priority`")
+	cmd.Flags().StringVar(&search, "query", "", "a `search`, as in the console; see its help page for the words")
+	for _, other := range []string{"status", "type", "queue", "priority"} {
+		cmd.MarkFlagsMutuallyExclusive("query", other)
+	}
 	return cmd
 }
 

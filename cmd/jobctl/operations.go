@@ -33,6 +33,7 @@ type wireOperation struct {
 	EndedAt      *time.Time `json:"ended_at"`
 	Select       struct {
 		IDs         []string `json:"ids"`
+		Query       string   `json:"q"`
 		Type        string   `json:"type"`
 		Queue       string   `json:"queue"`
 		Fingerprint string   `json:"fingerprint"`
@@ -64,7 +65,7 @@ func (o wireOperation) pace() string {
 // selected tells which jobs it is for.
 func (o wireOperation) selected() string {
 	var parts []string
-	for _, p := range []pair{{"type", o.Select.Type}, {"queue", o.Select.Queue}, {"fingerprint", o.Select.Fingerprint}, {"died of", o.Select.DeadReason}} {
+	for _, p := range []pair{{"search", o.Select.Query}, {"type", o.Select.Type}, {"queue", o.Select.Queue}, {"fingerprint", o.Select.Fingerprint}, {"died of", o.Select.DeadReason}} {
 		if p.value != "" {
 			parts = append(parts, p.name+" "+p.value)
 		}
@@ -262,14 +263,15 @@ func (a *app) waitForOperation(ctx context.Context, c *client, id string) error 
 
 // selection are the flags that say which dead letters an act is for.
 type selection struct {
-	jobType, queue, fingerprint, cause string
-	pace                               string
-	perMinute                          int
-	dryRun, wait                       bool
+	query, jobType, queue, fingerprint, cause string
+	pace                                      string
+	perMinute                                 int
+	dryRun, wait                              bool
 }
 
 func (s *selection) add(cmd *cobra.Command, paced bool) {
 	f := cmd.Flags()
+	f.StringVar(&s.query, "query", "", "all dead letters that match this `search`, as one operation")
 	f.StringVar(&s.jobType, "type", "", "all dead letters of this `type`, as one operation")
 	f.StringVar(&s.queue, "queue", "", "all dead letters of this `queue`, as one operation")
 	f.StringVar(&s.fingerprint, "fingerprint", "", "all dead letters with this error's `fingerprint`, as one operation")
@@ -283,13 +285,13 @@ func (s *selection) add(cmd *cobra.Command, paced bool) {
 }
 
 func (s *selection) given() bool {
-	return s.jobType != "" || s.queue != "" || s.fingerprint != "" || s.cause != ""
+	return s.query != "" || s.jobType != "" || s.queue != "" || s.fingerprint != "" || s.cause != ""
 }
 
 // body is the request of an operation; ids may be empty.
 func (s *selection) body(action string, ids []string, reason string) map[string]any {
 	b := map[string]any{"action": action}
-	for name, value := range map[string]string{"type": s.jobType, "queue": s.queue, "fingerprint": s.fingerprint, "dead_reason": s.cause, "pace": s.pace, "reason": reason} {
+	for name, value := range map[string]string{"q": s.query, "type": s.jobType, "queue": s.queue, "fingerprint": s.fingerprint, "dead_reason": s.cause, "pace": s.pace, "reason": reason} {
 		if value != "" {
 			b[name] = value
 		}

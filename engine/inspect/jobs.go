@@ -104,19 +104,28 @@ func (r *Reader) find(ctx context.Context, f JobFilter, n int) (found, error) {
 		if err != nil {
 			return found{}, err
 		}
-		all.ids = append(all.ids, one.ids...)
-		all.stopped = all.stopped || one.stopped
-		if !one.done && (all.done || descending(one.bottom, all.bottom) < 0) {
-			all.done, all.bottom = false, one.bottom
-		}
+		all.add(one)
 	}
-	slices.SortFunc(all.ids, descending)
-	all.ids = slices.Compact(all.ids)
-	if !all.done {
-		// Below the bottom of the shortest look the others' ids have gaps between them.
-		all.ids = slices.DeleteFunc(all.ids, func(id engine.ID) bool { return descending(id, all.bottom) > 0 })
-	}
+	all.settle()
 	return all, nil
+}
+
+// add joins another look; settle comes after the last.
+func (f *found) add(one found) {
+	f.ids = append(f.ids, one.ids...)
+	f.stopped = f.stopped || one.stopped
+	if !one.done && (f.done || descending(one.bottom, f.bottom) < 0) {
+		f.done, f.bottom = false, one.bottom
+	}
+}
+
+func (f *found) settle() {
+	slices.SortFunc(f.ids, descending)
+	f.ids = slices.Compact(f.ids)
+	if !f.done {
+		// Below the bottom of the shortest look the others' ids have gaps between them.
+		f.ids = slices.DeleteFunc(f.ids, func(id engine.ID) bool { return descending(id, f.bottom) > 0 })
+	}
 }
 
 func descending(a, b engine.ID) int { return strings.Compare(string(b[:]), string(a[:])) }

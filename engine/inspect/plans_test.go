@@ -51,7 +51,8 @@ func TestReadsNeverScanJobsOrExecutions(t *testing.T) {
 		"OldestReady": dbsqlc.OldestReady, "CountScheduled": dbsqlc.CountScheduled, "CountHeld": dbsqlc.CountHeld,
 		"CountRunning": dbsqlc.CountRunning, "CountDead": dbsqlc.CountDead, "RecentEnqueues": dbsqlc.RecentEnqueues,
 		"RecentOutcomes": dbsqlc.RecentOutcomes, "ListMinutes": dbsqlc.ListMinutes, "ListDead": dbsqlc.ListDead,
-		"ListDeadGroup": dbsqlc.ListDeadGroup, "GetDead": dbsqlc.GetDead, "ListWorkers": dbsqlc.ListWorkers,
+		"ListDeadGroup": dbsqlc.ListDeadGroup, "GetDead": dbsqlc.GetDead, "ListWorkers": dbsqlc.ListWorkers, "SearchFacts": dbsqlc.SearchFacts,
+		"JobsOfKeys": dbsqlc.JobsOfKeys, "ListFingerprints": dbsqlc.ListFingerprints, "JobsOfFingerprints": dbsqlc.JobsOfFingerprints,
 	} {
 		exec("PREPARE p AS " + sql)
 		var params int

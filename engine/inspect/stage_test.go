@@ -11,6 +11,7 @@ import (
 
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 )
 
 // stage puts jobs into their places by plain SQL, so that what is read does not
@@ -20,6 +21,9 @@ type stage struct {
 	ctx  context.Context
 	pool *pgxpool.Pool
 	r    *inspect.Reader
+
+	facts   map[uuid.UUID]search.Facts // of TestSearchLeavesNothingOut
+	payload map[uuid.UUID]string
 }
 
 func newStage(t *testing.T) *stage {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -68,7 +69,10 @@ func answer(c echo.Context, status int, body any) error {
 }
 
 func (a *API) listJobs(c echo.Context) error {
-	q := readQuery(c, "status", "type", "queue", "priority", "limit", "page", "cursor")
+	if c.QueryParams().Has("q") {
+		return a.searchJobs(c)
+	}
+	q := readQuery(c, "q", "status", "type", "queue", "priority", "limit", "page", "cursor")
 	limit := q.number("limit", inspect.DefaultLimit, inspect.MaxLimit)
 	page := q.number("page", 1, inspect.MaxOffset)
 	if page*limit > inspect.MaxOffset {
@@ -94,6 +98,32 @@ func (a *API) listJobs(c echo.Context) error {
 		out.Data[i] = jobOf(j)
 	}
 	if found.Next != uuid.Nil {
+		out.next(c, cursor{Of: cur.Of, Before: found.Next}, q.values)
+	}
+	return answer(c, http.StatusOK, out)
+}
+
+// searchJobs lists jobs by the search language.
+func (a *API) searchJobs(c echo.Context) error {
+	q := readQuery(c, "q", "limit", "cursor")
+	limit := q.number("limit", inspect.DefaultLimit, inspect.MaxLimit)
+	cur := q.cursor("search")
+	asked := q.search("q", time.Now())
+	if err := q.err(); err != nil {
+		return err
+	}
+	found, err := a.Read.Search(c.Request().Context(), inspect.SearchFilter{Query: asked, Before: cur.Before, Limit: limit, Payloads: true})
+	if err != nil {
+		return err
+	}
+	out := listJSON[jobJSON]{Data: make([]jobJSON, len(found.Jobs)), Partial: found.Stopped, Query: asked.String()}
+	for i, j := range found.Jobs {
+		out.Data[i] = jobOf(j)
+	}
+	if found.Next != uuid.Nil {
+		if found.Stopped {
+			out.SearchedBackTo = stamp(inspect.TimeOf(found.Next))
+		}
 		out.next(c, cursor{Of: cur.Of, Before: found.Next}, q.values)
 	}
 	return answer(c, http.StatusOK, out)

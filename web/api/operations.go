@@ -22,7 +22,7 @@ const (
 )
 
 // operationFields are the fields of POST /api/v1/operations.
-var operationFields = []string{"action", "ids", "type", "queue", "fingerprint", "dead_reason", "pace", "per_minute", "expected", "reason", "dry_run"}
+var operationFields = []string{"action", "ids", "q", "type", "queue", "fingerprint", "dead_reason", "pace", "per_minute", "expected", "reason", "dry_run"}
 
 // operationRequest is an operation as it was asked for.
 type operationRequest struct {
@@ -44,6 +44,10 @@ func (q *operationRequest) field(m member) {
 		s.Action = engine.OperationAction(q.text(m))
 	case "ids":
 		s.Select.IDs = q.ids(m)
+	case "q":
+		if s.Select.Query = q.text(m); strings.TrimSpace(s.Select.Query) == "" && len(q.bad) == 0 {
+			q.refuse(m.at, "required", "a search, as in state:dead queue:billing")
+		}
 	case "type":
 		s.Select.Type = q.text(m)
 	case "queue":
@@ -141,7 +145,7 @@ func (a *API) readOperation(c echo.Context, spec engine.OperationSpec) (*operati
 			continue
 		}
 		switch m.name {
-		case "ids", "type", "queue", "fingerprint", "dead_reason":
+		case "ids", "q", "type", "queue", "fingerprint", "dead_reason":
 			selected = true
 		}
 		q.field(m)
@@ -150,7 +154,7 @@ func (a *API) readOperation(c echo.Context, spec engine.OperationSpec) (*operati
 		q.refuse(at("action"), "required", "replay, discard, cancel or run_now")
 	}
 	if !selected && len(q.bad) == 0 {
-		q.refuse("", "required", "say which jobs: ids, or one or more of type, queue, fingerprint, dead_reason")
+		q.refuse("", "required", "say which jobs: ids, or one or more of q, type, queue, fingerprint, dead_reason")
 	}
 	if len(q.bad) > 0 {
 		return nil, flawed(q.bad...)
@@ -332,6 +336,7 @@ type operationJSON struct {
 
 type selectionJSON struct {
 	IDs         []engine.ID   `json:"ids,omitzero"`
+	Query       string        `json:"q,omitzero"`
 	Type        string        `json:"type,omitzero"`
 	Queue       string        `json:"queue,omitzero"`
 	Fingerprint string        `json:"fingerprint,omitzero"`
@@ -355,7 +360,7 @@ type operationFailureJSON struct {
 }
 
 func selectionOf(s engine.Selection) selectionJSON {
-	return selectionJSON{IDs: s.IDs, Type: s.Type, Queue: s.Queue, Fingerprint: s.Fingerprint, DeadReason: s.Reason}
+	return selectionJSON{IDs: s.IDs, Query: s.Query, Type: s.Type, Queue: s.Queue, Fingerprint: s.Fingerprint, DeadReason: s.Reason}
 }
 
 func operationOf(o engine.Operation) operationJSON {

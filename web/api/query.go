@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 )
 
 // query is what a URL asks for, of a list of known parameters.
@@ -78,6 +80,18 @@ func (q *query) number(name string, def, most int) int {
 		return def
 	}
 	return n
+}
+
+// search reads a text of the search language, with what it leaves to default.
+func (q *query) search(name string, now time.Time) search.Query {
+	asked, err := search.Parse(q.values.Get(name), now)
+	var bad *search.Error
+	if errors.As(err, &bad) {
+		q.bad = append(q.bad, Flaw{Parameter: name, Code: "invalid", Detail: bad.Message, Mark: &mark{bad.From, bad.To}})
+		return asked
+	}
+	asked, _ = asked.Recent(now)
+	return asked
 }
 
 func (q *query) flag(name string) bool {

@@ -35,6 +35,13 @@ type Flaw struct {
 	Header    string  `json:"header,omitempty"`
 	Code      string  `json:"code"`
 	Detail    string  `json:"detail"`
+	// Mark says where in a text, in its bytes.
+	Mark *mark `json:"mark,omitempty"`
+}
+
+type mark struct {
+	From int `json:"from"`
+	To   int `json:"to"`
 }
 
 // FieldsError maps the engine's fields to pointers: payload.a.b is /payload/a/b.

@@ -39,6 +39,7 @@ type Engine interface {
 type Reader interface {
 	Job(ctx context.Context, id engine.ID) (inspect.Job, error)
 	Jobs(ctx context.Context, f inspect.JobFilter) (inspect.JobPage, error)
+	Search(ctx context.Context, f inspect.SearchFilter) (inspect.JobPage, error)
 	Attempts(ctx context.Context, id engine.ID) ([]inspect.Attempt, error)
 	Result(ctx context.Context, id engine.ID) (inspect.Result, error)
 	Logs(ctx context.Context, id engine.ID) ([]inspect.LogLine, error)

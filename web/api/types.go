@@ -292,6 +292,10 @@ type listJSON[T any] struct {
 	// Partial tells that the time for looking was over: the next page goes on from
 	// where the search stood.
 	Partial bool `json:"partial,omitempty"`
+	// Query is what was looked for: what was asked, and what was added to it.
+	Query string `json:"query,omitempty"`
+	// SearchedBackTo is how far the look came, if it is partial.
+	SearchedBackTo stamp `json:"searched_back_to,omitzero"`
 }
 
 type deadJSON struct {

@@ -44,6 +44,15 @@ func (q *Queries) AdvanceOperation(ctx context.Context, db DBTX, arg AdvanceOper
 	return err
 }
 
+const ClearSelected = `-- name: ClearSelected :exec
+DELETE FROM operation_jobs AS o WHERE o.operation_id = $1
+`
+
+func (q *Queries) ClearSelected(ctx context.Context, db DBTX, operationID uuid.UUID) error {
+	_, err := db.Exec(ctx, ClearSelected, operationID)
+	return err
+}
+
 const CountSelected = `-- name: CountSelected :many
 SELECT j.queue, j.type, count(*) AS n, min(j.created_at)::timestamptz AS oldest_at, (array_agg(o.job_id ORDER BY o.n))[1:3]::uuid[] AS samples
 FROM operation_jobs AS o JOIN jobs AS j ON j.id = o.job_id WHERE o.operation_id = $1
