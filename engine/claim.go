@@ -207,11 +207,35 @@ func (c *claimer) remember(rows []dbsqlc.ClaimJobsRow) {
 // them counts one more loss: so they are few.
 const mostSuspects = 10
 
+const (
+	// slowSuspect is how long a suspect may run until the next ones are looked for.
+	slowSuspect = 200 * time.Millisecond
+	// mostChildren is how many suspects run at a time, each in a child of its own.
+	mostChildren = 8
+)
+
+// suspectsSuffice tells whether those in hand are enough: the first to run, or as
+// many as there may be children. While all of them take long, there is one more.
+func (e *Engine) suspectsSuffice() bool {
+	inHand := e.suspects.Load()
+	if inHand == 0 || !e.isolator.isolates() || inHand >= mostChildren {
+		return inHand > 0
+	}
+	slow := int64(0)
+	now := time.Now()
+	for i := range e.running {
+		if r := e.running[i].Load(); r != nil && r.suspect && r.state.Load() == runRunning && now.Sub(r.began) > slowSuspect {
+			slow++
+		}
+	}
+	return slow < inHand
+}
+
 // claimSuspects takes jobs whose last run was lost with its process: as many as run
 // within a moment, one after the other in a child, whose death names its culprit.
 // Without a child it is one, so that another lost lease does.
 func (c *claimer) claimSuspects(ctx context.Context) (int, error) {
-	if c.e.suspects.Load() > 0 || c.e.isolator.resting() || len(c.queues) == 0 || !c.sawSuspect && time.Now().Before(c.suspectAt) {
+	if c.e.suspectsSuffice() || c.e.isolator.resting() || len(c.queues) == 0 || !c.sawSuspect && time.Now().Before(c.suspectAt) {
 		return 0, nil
 	}
 	c.suspectAt = time.Now().Add(suspectEvery)

@@ -345,6 +345,9 @@ func (e *Engine) watch(ctx context.Context) error {
 	}
 	e.revokeDeaf(now)
 	e.letSuspectsGo(now)
+	if e.suspects.Load() > 0 && !e.suspectsSuffice() {
+		e.claimer.signal()
+	}
 	if longest := e.longestRun(now); e.buffer.waitedLongerThan(unstartedPatience) {
 		// Every slot is busy with something slow: what was claimed ahead may run
 		// elsewhere.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,8 +45,8 @@ const (
 	childStopGrace = stopHandlers - 50*time.Millisecond
 )
 
-// isolator runs suspects in a child process. There is one child at most, and one
-// suspect at a time.
+// isolator runs suspects in child processes: one at a time in each, so that the
+// end of a child names the run that caused it.
 type isolator struct {
 	e  *Engine
 	on bool
@@ -52,20 +54,17 @@ type isolator struct {
 	restUntil         atomic.Int64 // no suspect is claimed before, by the wall clock
 	inOwnProcessUntil atomic.Int64 // suspects run in this process, since children do not come up
 	warnedAt          atomic.Int64
+	failures          atomic.Int32 // failed starts in a row
 
-	turn     sync.Mutex // held during a run
-	child    *childProcess
-	idle     *time.Timer
-	failures int
-
-	mu     sync.Mutex
-	latest *childProcess // child, for Stop
-	closed bool
+	mu       sync.Mutex
+	children map[*childProcess]bool // true: without work
+	closed   bool
 }
 
 func newIsolator(e *Engine) *isolator {
 	c := &e.cfg
-	return &isolator{e: e, on: !c.MaintenanceOnly && canIsolate && c.Isolation != IsolateNever && (c.Isolation == IsolateAlways || !inTests())}
+	return &isolator{e: e, children: map[*childProcess]bool{},
+		on: !c.MaintenanceOnly && canIsolate && c.Isolation != IsolateNever && (c.Isolation == IsolateAlways || !inTests())}
 }
 
 // isolates tells whether suspects run in children, as far as is known.
@@ -76,14 +75,12 @@ func (s *isolator) hasGivenUp() bool { return time.Now().UnixNano() < s.inOwnPro
 // resting tells whether suspects wait because no child could be started.
 func (s *isolator) resting() bool { return time.Now().UnixNano() < s.restUntil.Load() }
 
-// run makes a suspect's run in the child. It answers false if it must be made
-// here, since children cannot be started.
+// run makes a suspect's run in a child. It answers false if it must be made here,
+// since children cannot be started.
 func (s *isolator) run(r *run) bool {
 	if !s.on {
 		return false
 	}
-	s.turn.Lock()
-	defer s.turn.Unlock()
 	if s.hasGivenUp() {
 		s.e.log.With(r.attrs()...).Warn("a suspect runs in the worker's own process: no child process can be started")
 		return false
@@ -102,27 +99,39 @@ func (s *isolator) run(r *run) bool {
 // ready is a child that waits for an order. A run alone in its lease whose death
 // would bury its job gets a child in which no other job has left anything behind.
 func (s *isolator) ready(r *run) (*childProcess, error) {
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	if p := s.child; p != nil && (!p.alive() || p.ordered > 0 && r.alone && r.row.Crashes+1 >= s.e.cfg.CrashLimit) {
+	p := s.idle()
+	if p != nil && (!p.alive() || p.ordered > 0 && r.alone && r.row.Crashes+1 >= s.e.cfg.CrashLimit) {
+		s.forget(p)
 		p.dismiss()
-		s.child = nil
+		p = nil
 	}
-	if s.child == nil {
-		p, err := s.start()
-		if err != nil {
+	if p == nil {
+		var err error
+		if p, err = s.start(); err != nil {
 			return nil, err
 		}
-		s.child = p
 	}
 	wait, cancel := s.untilUnwanted(r)
 	defer cancel()
-	if err := s.child.awaitReady(wait); err != nil {
-		s.drop(s.child)
+	if err := p.awaitReady(wait); err != nil {
+		s.drop(p)
 		return nil, err
 	}
-	return s.child, nil
+	return p, nil
+}
+
+// idle gives work to a child that has none; nil if there is no such child.
+func (s *isolator) idle() *childProcess {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, free := range s.children {
+		if free {
+			s.children[p] = false
+			p.leaving.Stop()
+			return p
+		}
+	}
+	return nil
 }
 
 func (s *isolator) start() (*childProcess, error) {
@@ -135,7 +144,7 @@ func (s *isolator) start() (*childProcess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a child process: %w", err)
 	}
-	s.latest = p
+	s.children[p] = false
 	return p, nil
 }
 
@@ -147,10 +156,16 @@ func (s *isolator) untilUnwanted(r *run) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
+func (s *isolator) forget(p *childProcess) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.children, p)
+}
+
 func (s *isolator) drop(p *childProcess) {
 	p.kill()
 	<-p.died
-	s.child = nil
+	s.forget(p)
 }
 
 // notStarted hands a run back that its child never began: whatever was wrong, it
@@ -160,49 +175,57 @@ func (s *isolator) notStarted(r *run, err error) {
 	if r.ctx.Err() != nil || s.e.claims.Err() != nil {
 		return
 	}
-	s.failures++
+	failures := s.failures.Add(1)
 	s.restUntil.Store(time.Now().Add(childRest).UnixNano())
-	if s.failures >= childTries {
+	if failures >= childTries {
 		s.inOwnProcessUntil.Store(time.Now().Add(childAgain).UnixNano())
 	}
 	if last := s.warnedAt.Load(); time.Since(time.Unix(0, last)) >= time.Second {
 		s.warnedAt.Store(time.Now().UnixNano())
-		s.e.log.With(r.attrs()...).Error("a suspect was handed back: its child process did not come up", "failures", s.failures, "error", err.Error())
+		s.e.log.With(r.attrs()...).Error("a suspect was handed back: its child process did not come up", "failures", failures, "error", err.Error())
 	}
 }
 
 // rest keeps the child for the next suspect, for a while.
 func (s *isolator) rest(p *childProcess) {
-	if s.child != p {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.children[p]; !there {
 		return
 	}
-	s.idle = time.AfterFunc(childIdle, func() {
-		if s.turn.TryLock() {
-			defer s.turn.Unlock()
-			if s.child == p {
-				p.dismiss()
-				s.child = nil
-			}
+	s.children[p] = true
+	p.leaving = time.AfterFunc(childIdle, func() {
+		s.mu.Lock()
+		free := s.children[p]
+		if free {
+			delete(s.children, p)
+		}
+		s.mu.Unlock()
+		if free {
+			p.dismiss()
 		}
 	})
 }
 
-// close ends the child, and lets no other begin. While ctx lasts, a child without
-// work may end by itself.
+// close ends the children, and lets no other begin. While ctx lasts, those without
+// work may end by themselves.
 func (s *isolator) close(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
-	p := s.latest
+	all := slices.Collect(maps.Keys(s.children))
 	s.mu.Unlock()
-	if p == nil {
-		return
+	var ends sync.WaitGroup
+	for _, p := range all {
+		ends.Go(func() {
+			if p.current.Load() == nil && ctx.Err() == nil {
+				p.dismiss()
+				return
+			}
+			p.kill()
+			<-p.died
+		})
 	}
-	if p.current.Load() == nil && ctx.Err() == nil {
-		p.dismiss()
-		return
-	}
-	p.kill()
-	<-p.died
+	ends.Wait()
 }
 
 // follow gives a run to the child and settles it by what comes of it.
@@ -236,7 +259,7 @@ func (s *isolator) follow(p *childProcess, r *run) {
 	if w.started {
 		s.e.pace.ran(time.Since(r.began))
 	}
-	s.failures = 0
+	s.failures.Store(0)
 	if !p.alive() {
 		leave()
 		s.drop(p)

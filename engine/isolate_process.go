@@ -23,7 +23,8 @@ type childProcess struct {
 	in, out *os.File
 	stderr  *os.File
 	said    obituary
-	ordered int // runs so far
+	ordered int         // runs so far
+	leaving *time.Timer // to its end, while it has no work
 
 	orders  *gob.Encoder
 	ready   chan struct{} // closed when it can take orders

@@ -430,3 +430,25 @@ func TestNobodyWaitsForLongBehindASuspect(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowSuspectsRunBesideEachOther: while those that run take long, others begin, each in a process of its own.
+func TestSlowSuspectsRunBesideEachOther(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	ids := lost(t, pool, "polite", "polite", "polite", "kill:exit", "polite")
+	h := startHost(t, pool, hostOptions{StopWithin: 20 * time.Second})
+	within(t, patience, "the slow ones run at the same time", func() bool {
+		return one[int](t, pool, "SELECT count(DISTINCT pid) FROM probe WHERE what = 'began'") >= 4 &&
+			one[int](t, pool, "SELECT count(*) FROM job_states WHERE type = 'polite' AND state = 'leased'") == 4
+	})
+	within(t, patience, "the killer beside them is dead", func() bool { h.lives(); return stateOf(t, pool, ids[3]) == "dead_letter" })
+	if n := one[int](t, pool, "SELECT count(*) FROM job_states WHERE type = 'polite' AND state = 'leased'"); n != 4 {
+		t.Errorf("%d of the slow ones run on; want 4", n)
+	}
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range one[[]int](t, pool, "SELECT array_agg(DISTINCT pid) FROM probe") {
+		within(t, patience, "no child is left", func() bool { return gone(t, pid) })
+	}
+}
