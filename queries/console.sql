@@ -20,10 +20,6 @@ SELECT h.job_id FROM job_held AS h WHERE h.job_id < @before::uuid
   AND (sqlc.narg('priority')::smallint IS NULL OR h.priority = sqlc.narg('priority')::smallint)
 ORDER BY h.job_id DESC LIMIT @max_jobs::int;
 
--- name: KeepTagged :many
--- Which of some jobs carry a tag. Tags have no index, so the caller walks its list in stretches and keeps what this keeps.
-SELECT j.id FROM jobs AS j WHERE j.id = ANY(@ids::uuid[]) AND @tag::text = ANY(j.tags) ORDER BY j.id DESC;
-
 -- name: ListNextReadyIDs :many
 -- The first in line of a queue, in the order in which they will be claimed: lane by lane, since an ORDER BY over both
 -- columns sorts the whole first priority.

@@ -54,8 +54,12 @@ type Help struct {
 	Frame Frame
 	// Problems are the API's, with anchors problem-{code}.
 	Problems  []HelpProblem
+	Words     []SearchWord
 	Retention []Fact
 }
+
+// SearchWord is a qualifier of the search language.
+type SearchWord struct{ Name, Example, Href, Means string }
 
 // HelpProblem is a code the API answers.
 type HelpProblem struct{ Code, Status, Title, Text string }

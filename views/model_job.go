@@ -11,15 +11,19 @@ type JobsList struct {
 	Rows    []JobRow
 	Pager   Pager
 	Empty   *Empty
-	Problem string // the query was not understood: what was expected (400)
+	Problem *Mistake // the query was not understood (400)
 	Actions []Action
 }
 
+// Mistake is a query that was not understood: what was expected, and where.
+type Mistake struct{ Before, Marked, After, Text string }
+
 // JobsFilter is the form over the list. Queues and Types fill its suggestions.
 type JobsFilter struct {
-	State, Type, Queue, Priority, Tag string
-	Queues, Types                     []string
-	Open                              bool
+	Type, Queue, Priority, Tag string
+	Rest                       string // of the query, which the form has no field for
+	Queues, Types              []string
+	Open                       bool
 }
 
 // JobRow is a job in a list.

@@ -411,7 +411,7 @@ func storyPages() []storyPage {
 	conflict := ErrorPage{Frame: storyFrame("Conflict", "dlq", "/dlq"), Status: "409", Title: "Somebody was faster", Text: []string{"oncall-us replayed this job 4 s ago."}, Fresh: &Fact{Name: "It is now", Badge: StateReady}, Links: []Link{{"The job", "/console/jobs/x"}}}
 	first := Overview{Frame: storyFrame("Overview", "overview", "/"), Verdict: Verdict{Level: LevelHealthy, Text: "no job has been enqueued yet"}, Day: overview.Day, First: &Empty{Title: "Enqueue the first job", Text: "Nothing has been enqueued here yet.", Commands: []string{"jobctl jobs enqueue email --payload '{}'"}, Links: []Link{{"New job", "/console/jobs/new"}}}}
 	first.Frame.Banners, first.Frame.DeadCount, first.Frame.Person, first.Frame.Env = nil, "", nil, "development"
-	noJobs := JobsList{Frame: storyFrame("Jobs", "jobs", "/jobs?queue=biling"), Tabs: jobs.Tabs, Chips: []Chip{{Key: "queue", Value: "biling", Remove: "/console/jobs"}}, Empty: &Empty{Title: "No job matches queue biling.", Text: "Closest queue:", Links: []Link{{"billing", "/console/jobs?queue=billing"}}}, Problem: "after queue: a name was expected"}
+	noJobs := JobsList{Frame: storyFrame("Jobs", "jobs", "/jobs?queue=biling"), Tabs: jobs.Tabs, Chips: []Chip{{Key: "queue", Value: "biling", Remove: "/console/jobs"}}, Empty: &Empty{Title: "No job matches queue biling.", Text: "Closest queue:", Links: []Link{{"billing", "/console/jobs?queue=billing"}}}, Problem: &Mistake{"state:dead ", "queue:", "", "A value is missing here."}}
 	noDead := storyDead("groups")
 	noDead.Groups, noDead.Empty, noDead.Summary = nil, &Empty{Title: "No dead jobs.", Text: "Jobs land here after 5 failed attempts."}, nil
 	return []storyPage{

@@ -196,13 +196,13 @@ func TestAMistakeInTheBoxIsMarkedAndKept(t *testing.T) {
 	s := newConsole(t)
 	s.enqueue(`{"type":"email","queue":"billing"}`)
 	for q, want := range map[string]string{
-		"state:bogus":      "There is no state “bogus”. States: ready, scheduled",
-		"colour:red":       "“colour:” is not known here",
-		"priority:9":       "Use low, default, high, critical, or 0 to 5",
-		`queue:"billing`:   "A quote is not closed",
-		"queue:":           "has no value",
-		"state:dead,ready": "one value at a time",
-		"id:12":            "is no job id",
+		"state:bogus":    "There is no state &#34;bogus&#34;. Use ready, scheduled",
+		"colour:red":     "There is no colour: here.",
+		"priority:9x":    "Use 0 to 5, low, default, high or critical",
+		`queue:"billing`: "This quote is not closed.",
+		"queue:":         "A value is missing here, as in queue:billing,mail.",
+		"age:5":          "<mark>5</mark>",
+		"id:12":          "There is no id: here.",
 	} {
 		r := s.get("/jobs?q=" + url.QueryEscape(q))
 		r.shows(q, http.StatusBadRequest, want, "The query was not understood.")

@@ -69,12 +69,10 @@ func (j *Job) Place(now time.Time) Place {
 type ListFilter struct {
 	JobFilter
 	Place Place
-	Tag   string
 }
 
 const (
 	consoleErrorMax = 200
-	tagStretch      = 2_000
 )
 
 // JobList lists jobs by descending id without their payloads, errors cut to 200
@@ -86,11 +84,7 @@ func (r *Reader) JobList(ctx context.Context, f ListFilter) (JobPage, error) {
 	if f.Before == uuid.Nil {
 		f.Before = uuid.Max
 	}
-	look := r.findPlace
-	if f.Tag != "" {
-		look = r.findTagged
-	}
-	found, err := look(ctx, f, limit)
+	found, err := r.findPlace(ctx, f, limit)
 	if err != nil {
 		return JobPage{}, fmt.Errorf("list jobs: %w", err)
 	}
@@ -135,35 +129,6 @@ func (r *Reader) findPlace(ctx context.Context, f ListFilter, n int) (found, err
 		return found{ids: ids, bottom: ids[len(ids)-1]}, nil
 	}
 	return found{ids: ids, done: true}, nil
-}
-
-// findTagged walks the list without the tag in stretches and keeps what carries it.
-func (r *Reader) findTagged(ctx context.Context, f ListFilter, n int) (found, error) {
-	start, out := time.Now(), found{bottom: f.Before}
-	for {
-		f.Before = out.bottom
-		part, err := r.findPlace(ctx, f, tagStretch)
-		if err != nil {
-			return found{}, err
-		}
-		if len(part.ids) > tagStretch {
-			part.ids = part.ids[:tagStretch]
-			part.bottom, part.done = part.ids[tagStretch-1], false
-		}
-		kept, err := r.q.KeepTagged(ctx, r.pool, part.ids, f.Tag)
-		if err != nil {
-			return found{}, err
-		}
-		out.ids = append(out.ids, kept...)
-		out.bottom, out.done = part.bottom, part.done
-		switch {
-		case out.done, len(out.ids) > n:
-			return out, nil
-		case part.stopped, time.Since(start) > scanBudget:
-			out.stopped = true
-			return out, nil
-		}
-	}
 }
 
 // NextReady reads the first jobs in line of a queue, in the order in which they

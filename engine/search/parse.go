@@ -73,9 +73,13 @@ func (p *parser) parse() (Query, error) {
 
 // wordEnd finds the space that ends a word, outside of quotes.
 func (p *parser) wordEnd(from int) (int, error) {
-	open := -1
+	open, escaped := -1, false
 	for i, r := range p.text[from:] {
 		switch {
+		case escaped:
+			escaped = false
+		case r == '\\' && open >= 0:
+			escaped = true
 		case r == '"' && open < 0:
 			open = from + i
 		case r == '"':
@@ -176,8 +180,14 @@ func (p *parser) values(from, to int, def qualifier) ([]piece, error) {
 		quoted = false
 		return nil
 	}
+	escaped := false
 	for i, r := range p.text[from:to] {
 		switch {
+		case escaped:
+			b.WriteRune(r)
+			escaped = false
+		case r == '\\' && open:
+			escaped = true
 		case r == '"':
 			open, quoted = !open, true
 		case r == ',' && !open:

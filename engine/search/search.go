@@ -4,13 +4,14 @@
 //	state:failed queue:billing,mail attempt:>=3 -tag:test error:"gateway timeout"
 //
 // A space means and, a comma in a value or, a leading minus not; quotes keep
-// spaces and commas. Words without a colon match a type, queue or tag by its
+// spaces and commas; in them a backslash stands before a quote. Words without a colon match a type, queue or tag by its
 // beginning.
 package search
 
 import (
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 )
@@ -87,6 +88,14 @@ func (q Query) String() string {
 		texts[i] = t.Text
 	}
 	return strings.Join(texts, " ")
+}
+
+// Plain is the term of one value, whatever stands in it.
+func Plain(name, value string) string {
+	if strings.ContainsAny(value, " ,\"\\:-*") || strings.ContainsFunc(value, unicode.IsSpace) {
+		value = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+	}
+	return name + ":" + value
 }
 
 // Without is the query less one of its terms.

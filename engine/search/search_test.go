@@ -127,6 +127,16 @@ func TestStatesThatAreLeft(t *testing.T) {
 	}
 }
 
+func TestAnyValueCanBeAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, v := range []string{"a", "two words", `quo"te`, `back\slash`, `\`, `\"`, "a,b", "a:b", "-a", `""`, "\u00a0", "ü"} {
+		q := understood(t, Plain("tag", v)+" queue:x")
+		if got, ok := q.One("tag"); !ok || got != v || len(q.Terms) != 2 {
+			t.Errorf("%q was written %s and read %q", v, Plain("tag", v), got)
+		}
+	}
+}
+
 func TestHistoryIsLimitedToADayUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -394,7 +394,7 @@ func (v *visit) jobFacts(j *inspect.Job) []views.Fact {
 	if len(j.Tags) > 0 {
 		var tags []views.Span
 		for _, t := range j.Tags {
-			tags = append(tags, views.Span{Text: t, Href: v.k.jobsURL(jobQuery{tag: t})})
+			tags = append(tags, views.Span{Text: t, Href: v.k.jobsURL(only("tag", t))})
 		}
 		facts = append(facts, views.Fact{Name: "Tags", Value: tags})
 	}

@@ -1,8 +1,8 @@
 package console
 
 import (
+	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -11,6 +11,7 @@ import (
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 	"github.com/reliable-job-engine/reliable-job-engine/views"
 	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 )
@@ -29,65 +30,71 @@ func (k *Console) jobs(c echo.Context) error {
 		return err
 	}
 	v := k.visit(c)
-	asked, problem := parseJobQuery(q)
-	if problem != "" {
-		return v.jobsProblem(q, problem)
+	asked, text, err := parseJobQuery(q, v.clock.now)
+	var bad *search.Error
+	if errors.As(err, &bad) {
+		return v.jobsProblem(text, bad)
 	}
-	if asked.id != uuid.Nil {
-		return v.Redirect(http.StatusFound, k.url("/jobs/"+asked.id.String()))
+	if id, ok := asked.Job(); ok {
+		return v.Redirect(http.StatusFound, k.url("/jobs/"+id.String()))
 	}
 	at, err := readCursor(q)
 	if err != nil {
 		return err
 	}
-	known := true
-	if v.figures != nil {
-		known = asked.resolve(v.figures.queueNames(), v.figures.typeNames())
-	}
-	f := asked.filter()
-	f.Limit, f.Before = at.limit, at.id
-	var page inspect.JobPage
-	if known {
-		if page, err = k.Read.JobList(c.Request().Context(), f); err != nil {
-			return err
-		}
+	page, err := k.Read.Search(c.Request().Context(), inspect.SearchFilter{Query: asked.Query, Before: at.id, Limit: at.limit})
+	if err != nil {
+		return err
 	}
 	m := v.jobsOf(asked, page, at)
 	return v.page(http.StatusOK, m.Frame, views.JobsPage(m), views.JobsLive(m))
 }
 
-// jobsProblem is the list without rows, the box as it was typed.
-func (v *visit) jobsProblem(q url.Values, problem string) error {
-	m := views.JobsList{Frame: v.frame("Jobs", "jobs", false), Problem: problem, Actions: v.jobsActions(), Tabs: v.tabs(jobQuery{})}
-	m.Frame.Query = q.Get("q")
-	m.Filter.Open = q.Get("q") == ""
-	m.Filter.State, m.Filter.Type, m.Filter.Queue = "", q.Get("type"), q.Get("queue")
-	m.Filter.Tag = q.Get("tag")
+// jobsProblem is the list without rows, the box as it was typed and the mistake
+// marked.
+func (v *visit) jobsProblem(text string, bad *search.Error) error {
+	m := views.JobsList{Frame: v.frame("Jobs", "jobs", false), Actions: v.jobsActions(jobQuery{}), Tabs: v.tabs(jobQuery{})}
+	m.Problem = &views.Mistake{Before: text[:bad.From], Marked: text[bad.From:bad.To], After: text[bad.To:], Text: bad.Message}
+	m.Frame.Query = text
 	m.Empty = &views.Empty{
-		Title: "The query was not understood.", Text: problem,
-		Links: []views.Link{{Text: "All jobs", Href: v.k.url("/jobs")}, {Text: "How to search", Href: v.k.url("/help")}},
+		Title: "The query was not understood.", Text: bad.Message,
+		Links: []views.Link{{Text: "All jobs", Href: v.k.url("/jobs")}, {Text: "How to search", Href: v.k.url("/help#search")}},
 	}
 	return v.render(http.StatusBadRequest, views.JobsPage(m))
 }
 
-func (v *visit) jobsActions() []views.Action {
-	if !v.may(auth.ScopeJobsWrite) {
-		return nil
+// jobsActions are the ways on: a new job, and an operation on all that match.
+func (v *visit) jobsActions(asked jobQuery) []views.Action {
+	var list []views.Action
+	on := func(action engine.OperationAction, text string) {
+		list = append(list, views.Action{Kind: string(action), Text: text, Href: v.k.operationURL(action, engine.Selection{Query: asked.String()})})
 	}
-	return []views.Action{{Kind: "new", Text: "New job", Href: v.k.url("/jobs/new"), Main: true}}
+	switch place, _ := asked.place(); {
+	case place == inspect.PlaceDead && v.may(auth.ScopeDLQWrite):
+		on(engine.OperateReplay, "Replay all that match…")
+		on(engine.OperateDiscard, "Discard all that match…")
+	case (place == inspect.PlaceScheduled || place == inspect.PlaceRetrying) && v.may(auth.ScopeJobsWrite):
+		on(engine.OperateRunNow, "Run all now…")
+		on(engine.OperateCancel, "Cancel all that match…")
+	case (place == inspect.PlaceReady || place == inspect.PlaceHeld) && v.may(auth.ScopeJobsWrite):
+		on(engine.OperateCancel, "Cancel all that match…")
+	}
+	if v.may(auth.ScopeJobsWrite) {
+		list = append(list, views.Action{Kind: "new", Text: "New job", Href: v.k.url("/jobs/new"), Main: true})
+	}
+	return list
 }
 
 func (v *visit) jobsOf(asked jobQuery, page inspect.JobPage, at cursor) views.JobsList {
-	m := views.JobsList{Frame: v.frame("Jobs", "jobs", true), Tabs: v.tabs(asked), Actions: v.jobsActions()}
+	m := views.JobsList{Frame: v.frame("Jobs", "jobs", true), Tabs: v.tabs(asked)}
+	if len(page.Jobs) > 0 {
+		m.Actions = v.jobsActions(asked)
+	} else {
+		m.Actions = v.jobsActions(jobQuery{})
+	}
 	m.Frame.Query = asked.String()
 	m.Chips, m.Clear = v.jobChips(asked)
-	m.Filter = views.JobsFilter{State: placeWord(asked.place), Type: asked.typ, Queue: asked.queue, Tag: asked.tag}
-	if asked.priority != nil {
-		m.Filter.Priority = strconv.Itoa(int(*asked.priority))
-	}
-	if v.figures != nil {
-		m.Filter.Queues, m.Filter.Types = v.figures.queueNames(), v.figures.typeNames()
-	}
+	m.Filter = v.jobsFilter(asked)
 	for i := range page.Jobs {
 		m.Rows = append(m.Rows, v.jobRow(&page.Jobs[i]))
 	}
@@ -106,6 +113,35 @@ func (v *visit) jobsOf(asked jobQuery, page inspect.JobPage, at cursor) views.Jo
 	return m
 }
 
+// jobsFilter fills the form over the list; what it has no field for goes along.
+func (v *visit) jobsFilter(asked jobQuery) views.JobsFilter {
+	f := views.JobsFilter{}
+	fields := map[string]*string{"type": &f.Type, "queue": &f.Queue, "tag": &f.Tag, "priority": &f.Priority}
+	rest := jobQuery{}
+	for _, t := range asked.asked().Terms {
+		field := fields[t.Name]
+		_, value, _ := strings.Cut(t.Text, ":")
+		if len(t.Values) == 1 {
+			value = t.Values[0]
+		}
+		if p, err := engine.ParsePriority(value); t.Name == "priority" && err == nil {
+			value = strconv.Itoa(int(p))
+		} else if t.Name == "priority" {
+			field = nil
+		}
+		if field == nil || *field != "" || t.Not || len(t.Values) > 1 || search.Plain(t.Name, value) != t.Text && t.Name != "priority" {
+			rest.Terms = append(rest.Terms, t)
+			continue
+		}
+		*field = value
+	}
+	f.Rest = rest.String()
+	if v.figures != nil {
+		f.Queues, f.Types = v.figures.queueNames(), v.figures.typeNames()
+	}
+	return f
+}
+
 // noJobs says what is absent, why, and where to go from here.
 func (v *visit) noJobs(asked jobQuery) *views.Empty {
 	if asked.empty() {
@@ -114,50 +150,68 @@ func (v *visit) noJobs(asked jobQuery) *views.Empty {
 		return e
 	}
 	e := &views.Empty{Title: "No job matches " + asked.String() + ".", Links: []views.Link{{Text: "All jobs", Href: v.k.url("/jobs")}}}
-	switch asked.place {
+	switch place, _ := asked.place(); place {
 	case inspect.PlaceDead:
 		e.Text = "Jobs land here after " + strconv.Itoa(v.k.MaxAttempts) + " failed attempts, or when their error is permanent."
 	case inspect.PlaceRetrying:
 		e.Text = "Nothing waits out a backoff."
 	case inspect.PlaceCompleted, inspect.PlaceCancelled:
 		e.Text = "Jobs that ended long ago are no longer kept."
+		if asked.recent {
+			e.Text = "Only those that ended in the last 24 hours were looked at."
+			e.Links = append([]views.Link{{Text: "Look at all that are kept", Href: v.k.jobsURL(v.ofAnyTime(asked))}}, e.Links...)
+		}
 	case inspect.PlaceReady, inspect.PlaceScheduled, inspect.PlaceHeld, inspect.PlaceRunning, "":
 	}
 	if v.figures == nil {
 		return e
 	}
-	for _, try := range []struct{ given, what string }{{asked.queue, "queue"}, {asked.typ, "type"}, {asked.word, "queue"}, {asked.word, "type"}} {
-		names := v.figures.queueNames()
-		if try.what == "type" {
-			names = v.figures.typeNames()
-		}
-		if near := closest(try.given, names); try.given != "" && near != "" && near != try.given {
-			e.Text = "Closest " + try.what + ": " + near + "."
-			e.Links = append([]views.Link{{Text: "Show " + near, Href: v.k.url("/jobs?" + try.what + "=" + url.QueryEscape(near))}}, e.Links...)
-			break
+	for _, t := range asked.Terms {
+		for _, what := range []string{"queue", "type"} {
+			names := v.figures.queueNames()
+			if what == "type" {
+				names = v.figures.typeNames()
+			}
+			if t.Not || len(t.Values) != 1 || t.Name != "" && t.Name != what {
+				continue
+			}
+			if near := closest(t.Values[0], names); near != "" && near != t.Values[0] {
+				e.Text = "Closest " + what + ": " + near + "."
+				e.Links = append([]views.Link{{Text: "Show " + near, Href: v.k.jobsURL(only(what, near))}}, e.Links...)
+				return e
+			}
 		}
 	}
 	return e
 }
 
+// ofAnyTime is the query over all of the history that is kept.
+func (v *visit) ofAnyTime(j jobQuery) jobQuery {
+	with, err := j.asked().With("finished:..", v.clock.now)
+	if err != nil {
+		return j
+	}
+	return jobQuery{Query: with}
+}
+
 // tabs are the states with their counts: of all jobs, or of one queue as far as
 // that is known. Other filters have no counts.
 func (v *visit) tabs(asked jobQuery) []views.Tab {
+	current, any := asked.place()
 	tab := func(text string, place inspect.Place, n int64, known bool) views.Tab {
-		with := asked
-		with.place, with.word = place, ""
-		t := views.Tab{Text: text, Href: v.k.jobsURL(with), State: placeStates[place], Current: asked.place == place}
+		t := views.Tab{Text: text, Href: v.k.jobsURL(asked.in(place)), State: placeStates[place], Current: current == place && (place != "" || any)}
 		if known {
 			t.Count = tally(n)
 		}
 		return t
 	}
-	counted := v.figures != nil && asked.typ == "" && asked.tag == "" && asked.priority == nil && asked.word == ""
-	whole := counted && asked.queue == ""
+	queue, ofQueue := asked.One("queue")
+	counted := v.figures != nil && !asked.beyond("state", "queue", "finished") && (!asked.Has("queue") || ofQueue && !strings.HasSuffix(queue, "*"))
+	whole := counted && queue == ""
 	var d inspect.Depth
 	var p inspect.Pulse
 	if v.figures != nil {
-		d, p = v.figures.depth(asked.queue), *v.figures.pulse
+		d, p = v.figures.depth(queue), *v.figures.pulse
 	}
 	tabs := []views.Tab{
 		tab("All", "", p.Jobs, whole), tab("Ready", inspect.PlaceReady, d.Ready, counted), tab("Scheduled", inspect.PlaceScheduled, d.Scheduled, counted),
@@ -165,7 +219,7 @@ func (v *visit) tabs(asked jobQuery) []views.Tab {
 		tab("Dead", inspect.PlaceDead, d.Dead, counted), tab("Completed", inspect.PlaceCompleted, p.Completed, whole),
 		tab("Cancelled", inspect.PlaceCancelled, p.Cancelled, whole),
 	}
-	if d.Held > 0 || asked.place == inspect.PlaceHeld {
+	if d.Held > 0 || current == inspect.PlaceHeld {
 		tabs = append(tabs[:3], append([]views.Tab{tab("Blocked", inspect.PlaceHeld, d.Held, counted)}, tabs[3:]...)...)
 	}
 	return tabs
@@ -179,20 +233,29 @@ func (k *Console) jobsURL(j jobQuery) string {
 }
 
 func (v *visit) jobChips(asked jobQuery) (chips []views.Chip, clear string) {
-	add := func(name, value string) {
-		if value != "" {
-			chips = append(chips, views.Chip{Key: name, Value: value, Remove: v.k.jobsURL(asked.without(name))})
+	place, _ := asked.place()
+	for i, t := range asked.Terms {
+		if t.Name == "state" && place != "" {
+			continue // the tab says it
 		}
+		c := views.Chip{Key: t.Name, Value: t.Text}
+		if t.Name != "" {
+			c.Value = t.Text[strings.Index(t.Text, ":")+1:]
+		}
+		if t.Name == "payload" {
+			c.Key = "payload." + strings.Join(t.Path, ".")
+		}
+		if t.Not {
+			c.Key = "not " + c.Key
+			c.Value = strings.TrimPrefix(c.Value, "-")
+		}
+		if c.Remove = v.k.jobsURL(asked.asked().less(i)); asked.recent && i == len(asked.Terms)-1 {
+			c.Remove = v.k.jobsURL(v.ofAnyTime(asked))
+		}
+		chips = append(chips, c)
 	}
-	add("queue", asked.queue)
-	add("type", asked.typ)
-	if asked.priority != nil {
-		add("priority", priorityText(*asked.priority))
-	}
-	add("tag", asked.tag)
-	add("word", asked.word)
 	if len(chips) > 0 {
-		clear = v.k.jobsURL(jobQuery{place: asked.place})
+		clear = v.k.jobsURL(jobQuery{}.in(place))
 	}
 	return chips, clear
 }

@@ -24,23 +24,51 @@ const (
 )
 
 // selectionParams are what an address says of the jobs that an operation is for.
-var selectionParams = []string{"action", "fingerprint", "type", "queue", "reason_code"}
+var selectionParams = []string{"action", "q", "fingerprint", "type", "queue", "reason_code"}
 
 // selectionOf reads them of a query or a form.
 func selectionOf(q url.Values) (engine.OperationSpec, error) {
 	s := engine.OperationSpec{Action: engine.OperationAction(q.Get("action")), Select: engine.Selection{
-		Fingerprint: q.Get("fingerprint"), Type: q.Get("type"), Queue: q.Get("queue"), Reason: engine.Reason(q.Get("reason_code")),
+		Query: strings.TrimSpace(q.Get("q")), Fingerprint: q.Get("fingerprint"), Type: q.Get("type"), Queue: q.Get("queue"), Reason: engine.Reason(q.Get("reason_code")),
 	}}
-	if s.Action != engine.OperateReplay && s.Action != engine.OperateDiscard {
-		return s, badQuery("The action may be replay or discard.")
+	if _, known := operationVerbs[s.Action]; !known {
+		return s, badQuery("The action may be replay, discard, cancel or run_now.")
+	}
+	if !ofDead(s.Action) && s.Select.Query == "" {
+		return s, badQuery("Say which jobs, as in q=state:scheduled.")
 	}
 	return s, nil
+}
+
+// operationVerbs name what is done to each job.
+var operationVerbs = map[engine.OperationAction]string{engine.OperateReplay: "Replay", engine.OperateDiscard: "Discard", engine.OperateCancel: "Cancel",
+	engine.OperateRunNow: "Run now"}
+
+// ofDead tells the acts on dead letters from those on jobs that wait.
+func ofDead(a engine.OperationAction) bool {
+	return a == engine.OperateReplay || a == engine.OperateDiscard
+}
+
+// mayOperate is the right that an action needs beyond its route's.
+func mayOperate(c echo.Context, a engine.OperationAction) error {
+	if !ofDead(a) && !auth.Caller(c).May(auth.ScopeJobsWrite) {
+		return &auth.Refusal{Code: "forbidden", Detail: "This needs the right " + string(auth.ScopeJobsWrite) + "."}
+	}
+	return nil
+}
+
+// operationTitle says what an operation does to so many jobs: Replay 12 jobs.
+func operationTitle(a engine.OperationAction, jobs string) string {
+	if a == engine.OperateRunNow {
+		return "Run " + jobs + " now"
+	}
+	return operationVerbs[a] + " " + jobs
 }
 
 // operationURL is where an operation on a selection is asked for.
 func (k *Console) operationURL(action engine.OperationAction, s engine.Selection) string {
 	q := url.Values{"action": {string(action)}}
-	for name, value := range map[string]string{"fingerprint": s.Fingerprint, "type": s.Type, "queue": s.Queue, "reason_code": string(s.Reason)} {
+	for name, value := range map[string]string{"q": s.Query, "fingerprint": s.Fingerprint, "type": s.Type, "queue": s.Queue, "reason_code": string(s.Reason)} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -55,6 +83,9 @@ func (k *Console) newOperation(c echo.Context) error {
 		return err
 	}
 	s, err := selectionOf(q)
+	if err == nil {
+		err = mayOperate(c, s.Action)
+	}
 	if err != nil {
 		return err
 	}
@@ -65,25 +96,33 @@ func (k *Console) newOperation(c echo.Context) error {
 // with it.
 func (k *Console) askOperation(c echo.Context, s engine.OperationSpec, m views.Confirm, status int) error {
 	p, err := k.Engine.PreviewOperation(c.Request().Context(), engine.OperationSpec{Action: s.Action, Select: s.Select})
-	if errors.Is(err, engine.ErrNothingSelected) {
-		return notFound("No dead job fits any more. They may have been replayed, discarded or removed.")
-	}
-	if err != nil {
+	var invalid *engine.ValidationError
+	switch {
+	case errors.Is(err, engine.ErrNothingSelected):
+		return nothingFits(s.Action)
+	case errors.As(err, &invalid) && m.Problem == "" && len(invalid.Fields) > 0:
+		return badQuery(invalid.Fields[0].Field + ": " + invalid.Fields[0].Detail)
+	case err != nil:
 		return err
 	}
 	v := k.visit(c)
-	verb, jobs := "Replay", plural(int64(p.Total), "job")
-	if s.Action == engine.OperateDiscard {
-		verb = "Discard"
+	title := operationTitle(s.Action, plural(int64(p.Total), "job"))
+	m.Title = title + "?"
+	if ofDead(s.Action) {
+		m.Frame, m.Crumbs = v.frame(title, "dlq", false), []views.Crumb{{Text: "Dead letters", Href: k.url("/dlq")}}
+	} else {
+		m.Frame, m.Crumbs = v.frame(title, "jobs", false), []views.Crumb{{Text: "Jobs", Href: k.url("/jobs")}}
 	}
-	m.Frame, m.Title = v.frame(verb+" "+jobs, "dlq", false), verb+" "+jobs+"?"
-	m.Crumbs = []views.Crumb{{Text: "Dead letters", Href: k.url("/dlq")}, {Text: verb + " many"}}
-	m.Keep = views.Link{Text: "Keep as is", Href: k.url("/dlq")}
-	if s.Select.Fingerprint != "" {
+	m.Keep = views.Link{Text: "Keep as is", Href: m.Crumbs[0].Href}
+	m.Crumbs = append(m.Crumbs, views.Crumb{Text: operationVerbs[s.Action] + " many"})
+	switch {
+	case s.Select.Fingerprint != "":
 		m.Keep.Href = k.groupURL(s.Select.Fingerprint)
+	case s.Select.Query != "":
+		m.Keep.Href = k.url("/jobs?" + url.Values{"q": {s.Select.Query}}.Encode())
 	}
-	m.Act = views.Action{Kind: string(s.Action), Text: verb + " " + jobs, Href: k.url("/operations"), Post: true, Harm: s.Action == engine.OperateDiscard,
-		Fields: operationFields(s, p.Total)}
+	m.Act = views.Action{Kind: string(s.Action), Text: title, Href: k.url("/operations"), Post: true,
+		Harm: s.Action == engine.OperateDiscard || s.Action == engine.OperateCancel, Fields: operationFields(s, p.Total)}
 	m.Reason.Ask, m.Reason.Required = true, true
 	if m.Reason.Hint == "" {
 		m.Reason.Hint = "Kept in the audit trail and shown on the operation."
@@ -92,7 +131,7 @@ func (k *Console) askOperation(c echo.Context, s engine.OperationSpec, m views.C
 		m.Pace = paceOf(s, p.Total)
 		m.Note = "Same job ids, attempts back to 0, history kept. Refused if the number moves by more than 10 % before you confirm."
 	} else {
-		m.Note = "They leave the list and can be restored one by one for 7 days."
+		m.Note = operationNotes[s.Action]
 	}
 	if p.Total > typedAbove {
 		m.Typed.Ask, m.Typed.Want = true, strconv.Itoa(p.Total)
@@ -104,10 +143,24 @@ func (k *Console) askOperation(c echo.Context, s engine.OperationSpec, m views.C
 	return v.render(status, views.ConfirmPage(m))
 }
 
+// operationNotes say what comes of it, and the way back.
+var operationNotes = map[engine.OperationAction]string{
+	engine.OperateDiscard: "They leave the list and can be restored one by one for 7 days.",
+	engine.OperateCancel:  "They will not run. There is no way back but to enqueue a copy of each. One that a worker takes meanwhile is passed over.",
+	engine.OperateRunNow:  "They enter the line now, before their time. One that a worker takes meanwhile is passed over.",
+}
+
+func nothingFits(a engine.OperationAction) error {
+	if ofDead(a) {
+		return notFound("No dead job fits any more. They may have been replayed, discarded or removed.")
+	}
+	return notFound("No waiting job fits any more. They may have run, or been cancelled.")
+}
+
 // operationFields carry the selection and the number that was shown.
 func operationFields(s engine.OperationSpec, total int) []views.Field {
 	f := []views.Field{{Name: "action", Value: string(s.Action)}, {Name: "expected", Value: strconv.Itoa(total)}}
-	for _, x := range []views.Field{{Name: "fingerprint", Value: s.Select.Fingerprint}, {Name: "type", Value: s.Select.Type}, {Name: "queue", Value: s.Select.Queue},
+	for _, x := range []views.Field{{Name: "q", Value: s.Select.Query}, {Name: "fingerprint", Value: s.Select.Fingerprint}, {Name: "type", Value: s.Select.Type}, {Name: "queue", Value: s.Select.Queue},
 		{Name: "reason_code", Value: string(s.Select.Reason)}} {
 		if x.Value != "" {
 			f = append(f, x)
@@ -139,6 +192,9 @@ func (v *visit) previewFacts(m *views.Confirm, s engine.OperationSpec, p engine.
 		m.Facts = append(m.Facts, views.Fact{Name: name, Value: value})
 	}
 	fact("Jobs", views.Span{Text: count(int64(p.Total)), Bold: true})
+	if s.Select.Query != "" {
+		fact("Search", views.Span{Text: cut(s.Select.Query, 200), Code: true})
+	}
 	if s.Select.Fingerprint != "" {
 		fact("Error", views.Span{Text: "fp " + shortPrint(s.Select.Fingerprint), Href: v.k.groupURL(s.Select.Fingerprint)})
 	}
@@ -175,9 +231,12 @@ func (k *Console) makeOperation(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := mayOperate(c, s.Action); err != nil {
+		return err
+	}
 	var m views.Confirm
 	s.Pace, m.Reason.Value = engine.Pace(form.Get("pace")), form.Get("reason")
-	if s.Action == engine.OperateDiscard {
+	if s.Action != engine.OperateReplay {
 		s.Pace = engine.PaceAll
 	}
 	if s.Pace == engine.PaceRate {
@@ -212,7 +271,7 @@ func (k *Console) makeOperation(c echo.Context) error {
 		m.Problem = invalid.Fields[0].Field + ": " + invalid.Fields[0].Detail
 		return k.askOperation(c, s, m, http.StatusUnprocessableEntity)
 	case errors.Is(err, engine.ErrNothingSelected):
-		return notFound("No dead job fits any more. They may have been replayed, discarded or removed.")
+		return nothingFits(s.Action)
 	case err != nil:
 		return err
 	}
@@ -315,15 +374,10 @@ var operationStates = map[engine.OperationState]views.State{
 func (v *visit) operationRow(o *engine.Operation) views.OperationRow {
 	at := o.Done + o.PassedOver
 	return views.OperationRow{
-		ID: o.ID.String(), Href: v.k.url("/operations/" + o.ID.String()), Title: operationTitle(o), State: operationStates[o.State], Made: v.clock.past(o.CreatedAt),
+		ID: o.ID.String(), Href: v.k.url("/operations/" + o.ID.String()), Title: operationTitle(o.Action, plural(int64(o.Total), "job")), State: operationStates[o.State], Made: v.clock.past(o.CreatedAt),
 		By: cut(o.Actor, 80) + ", " + o.Source, Reason: cut(o.Reason, 200), Pace: paceText(o),
 		Progress: views.Meter{Busy: int64(at), Total: int64(o.Total), Text: count(int64(at)) + " of " + count(int64(o.Total))},
 	}
-}
-
-func operationTitle(o *engine.Operation) string {
-	verb := map[engine.OperationAction]string{engine.OperateReplay: "Replay", engine.OperateDiscard: "Discard", engine.OperateCancel: "Cancel", engine.OperateRunNow: "Run now"}[o.Action]
-	return verb + " " + plural(int64(o.Total), "job")
 }
 
 func paceText(o *engine.Operation) string {

@@ -172,30 +172,30 @@ func TestMaskedValuesComeBackIntoACopy(t *testing.T) {
 func TestQueriesAndTheirAddresses(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"state:dead queue:billing":        "state:dead queue:billing",
-		"queue:billing state:dead_letter": "state:dead queue:billing",
-		"leased-word":                     "leased-word",
-		`tag:"two words" priority:3`:      `priority:high tag:"two words"`,
-		"state:held":                      "state:blocked",
-		"  type:email  ":                  "type:email",
-		"":                                "",
+		"state:dead queue:billing":    "state:dead queue:billing",
+		"leased-word":                 "leased-word",
+		`tag:"two words" priority:3`:  `tag:"two words" priority:3`,
+		"state:completed":             "state:completed",
+		"-state:finished attempt:>=3": "-state:finished attempt:>=3",
+		"  type:email  ":              "type:email",
+		"":                            "",
 	} {
-		j, problem := parseJobQuery(url.Values{"q": {in}})
-		if problem != "" || j.String() != want {
-			t.Errorf("%q = %q, %q, want %q", in, j, problem, want)
+		j, _, err := parseJobQuery(url.Values{"q": {in}}, time.Now())
+		if err != nil || j.String() != want {
+			t.Errorf("%q = %q, %v, want %q", in, j, err, want)
 			continue
 		}
-		again, problem := parseJobQuery(j.values())
-		if problem != "" || again.String() != j.String() {
-			t.Errorf("%q does not survive its own address: %q, %q", in, again, problem)
+		again, _, err := parseJobQuery(j.values(), time.Now())
+		if err != nil || again.String() != j.String() {
+			t.Errorf("%q does not survive its own address: %q, %v", in, again, err)
 		}
 	}
-	j, _ := parseJobQuery(url.Values{"q": {"bil"}})
-	if !j.resolve([]string{"billing", "mail"}, nil) || j.queue != "billing" {
-		t.Errorf("a prefix resolves to %q", j)
+	j, _, err := parseJobQuery(url.Values{"state": {"dead"}, "tag": {`a "b"`}, "q": {"attempt:>1"}}, time.Now())
+	if want := `state:dead tag:"a \"b\"" attempt:>1`; err != nil || j.String() != want {
+		t.Errorf("parameters became %s, %v; want %s", j, err, want)
 	}
-	if j, _ = parseJobQuery(url.Values{"q": {"m"}}); j.resolve([]string{"mail", "metrics"}, nil) {
-		t.Errorf("an ambiguous prefix resolves to %q", j)
+	if got := j.in(inspect.PlaceReady).String(); got != `state:ready tag:"a \"b\"" attempt:>1` {
+		t.Errorf("another tab is %s", got)
 	}
 	if closest("biling", []string{"mail", "billing"}) != "billing" || closest("zzz", []string{"mail"}) != "" {
 		t.Error("closest names are wrong")

@@ -220,7 +220,7 @@ func (k *Console) queue(c echo.Context) error {
 	l := v.figures.stats.queue(name)
 	m.Strip = k.queueStrip(q, l)
 	if v.may(auth.ScopeJobsRead) {
-		m.Actions = []views.Action{{Kind: "view", Text: "Its jobs", Href: k.jobsURL(jobQuery{queue: name})}}
+		m.Actions = []views.Action{{Kind: "view", Text: "Its jobs", Href: k.jobsURL(only("queue", name))}}
 	}
 	if err := v.queueLists(&m, name); err != nil {
 		return err

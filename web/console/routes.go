@@ -46,6 +46,7 @@ type Reader interface {
 	Snapshot(ctx context.Context, maxAge time.Duration) (*inspect.Snapshot, error)
 	Pulse(ctx context.Context, last *inspect.Pulse) (*inspect.Pulse, error)
 	Job(ctx context.Context, id engine.ID) (inspect.Job, error)
+	Search(ctx context.Context, f inspect.SearchFilter) (inspect.JobPage, error)
 	JobList(ctx context.Context, f inspect.ListFilter) (inspect.JobPage, error)
 	NextReady(ctx context.Context, queue string, limit int) ([]inspect.Job, error)
 	Attempts(ctx context.Context, id engine.ID) ([]inspect.Attempt, error)

@@ -2,11 +2,13 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 	"github.com/reliable-job-engine/reliable-job-engine/views"
 )
 
@@ -149,6 +151,10 @@ func (k *Console) help(c echo.Context) error {
 	}
 	v := k.visit(c)
 	m := views.Help{Frame: v.frame("Help", "help", false), Problems: k.Problems}
+	for _, w := range search.Words() {
+		m.Words = append(m.Words, views.SearchWord{Name: w.Name, Example: w.Example, Means: w.Means,
+			Href: k.url("/jobs?" + url.Values{"q": {w.Example}}.Encode())})
+	}
 	for _, s := range k.Retention {
 		m.Retention = append(m.Retention, views.Fact{Name: s.Name, Value: text(s.Value)})
 	}

@@ -159,7 +159,7 @@ func (v *visit) typeOf(name string, live []*inspect.Worker) views.Type {
 		{Name: "Attempts", Value: text("up to " + strconv.Itoa(v.k.MaxAttempts) + " unless a job says otherwise")},
 		{Name: "Retry policy", Value: text("set by the handler; the delay after a failure is kept with the job")},
 		{Name: "Builds", Value: text(dash(m.Row.Builds))},
-		{Name: "Jobs", Value: []views.Span{{Text: "all of this type", Href: v.k.jobsURL(jobQuery{typ: name})}}},
+		{Name: "Jobs", Value: []views.Span{{Text: "all of this type", Href: v.k.jobsURL(only("type", name))}}},
 	}
 	if v.may(auth.ScopeJobsWrite) {
 		m.Facts = append(m.Facts, views.Fact{Name: "By hand", Value: []views.Span{{Text: "enqueue one", Href: v.k.url("/jobs/new?type=" + url.QueryEscape(name))}}})

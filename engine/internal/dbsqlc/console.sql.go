@@ -292,31 +292,6 @@ func (q *Queries) GetWorker(ctx context.Context, db DBTX, id int64) (GetWorkerRo
 	return i, err
 }
 
-const KeepTagged = `-- name: KeepTagged :many
-SELECT j.id FROM jobs AS j WHERE j.id = ANY($1::uuid[]) AND $2::text = ANY(j.tags) ORDER BY j.id DESC
-`
-
-// Which of some jobs carry a tag. Tags have no index, so the caller walks its list in stretches and keeps what this keeps.
-func (q *Queries) KeepTagged(ctx context.Context, db DBTX, ids []uuid.UUID, tag string) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, KeepTagged, ids, tag)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ListAudit = `-- name: ListAudit :many
 SELECT a.id, a.at, a.actor, a.source, a.action, a.target_kind, a.target, left(coalesce(a.reason, ''), 1000)::text AS reason, a.before, a.after,
   a.affected, coalesce(a.request_id, '')::text AS request_id, coalesce(a.address, '')::text AS address
