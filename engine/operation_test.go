@@ -376,3 +376,47 @@ func TestAnOperationPassesOverWhoseKeyIsHeld(t *testing.T) {
 		t.Errorf("%d done, %d passed over, %d ready; want 2, 1 and 2", o.Done, o.PassedOver, n)
 	}
 }
+
+// TestAnOperationOnASearch: of what its action is for, exactly what matches, as of the cut-off, in dense numbers.
+func TestAnOperationOnASearch(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	c := newClient(t, pool)
+	plantDead(t, pool, 2500, "fp1", "charge", "billing")
+	plantDead(t, pool, 10, "fp2", "charge", "billing")
+	plantDead(t, pool, 7, "fp1", "charge", "other")
+	if _, err := pool.Exec(t.Context(), "UPDATE jobs SET payload = jsonb_build_object('customer', jsonb_build_object('id', 5)) WHERE id IN (SELECT job_id FROM dead_letter_jobs WHERE fingerprint = 'fp2' LIMIT 4)"); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{
+		"fp:fp1 queue:billing": 2500, "fp:fp1": 2507, "-fp:fp1": 10, "payload.customer.id:5": 4, `error:"GATEWAY timeout" queue:other`: 7, "state:dead": 2517, "attempt:>1": 0, "state:ready": 0,
+	} {
+		spec := engine.OperationSpec{Action: engine.OperateReplay, Select: engine.Selection{Query: query}}
+		p, err := c.PreviewOperation(t.Context(), spec)
+		if want == 0 {
+			if !errors.Is(err, engine.ErrNothingSelected) {
+				t.Errorf("%s: %d jobs, %v, want none", query, p.Total, err)
+			}
+			continue
+		}
+		if err != nil || p.Total != want {
+			t.Errorf("%s: %d jobs, %v, want %d", query, p.Total, err, want)
+		}
+	}
+	o := operate(t, c, engine.OperationSpec{Action: engine.OperateReplay, Select: engine.Selection{Query: "-fp:fp1", Type: "charge"}})
+	if o.Total != 10 || o.Select.Query != "-fp:fp1" {
+		t.Errorf("the operation has %d jobs, query %q", o.Total, o.Select.Query)
+	}
+	if got := one[string](t, pool, "SELECT concat_ws(' ', count(*), min(n), max(n)) FROM operation_jobs WHERE operation_id = $1", o.ID); got != "10 1 10" {
+		t.Errorf("its set: %s, want 10 jobs from 1 to 10", got)
+	}
+	upkeep(t, pool)
+	ends(t, c, o.ID, engine.OperationFinished)
+	if n := one[int](t, pool, "SELECT count(*) FROM dead_letter_jobs WHERE fingerprint = 'fp2'"); n != 0 {
+		t.Errorf("%d of its jobs are dead still", n)
+	}
+	var bad *engine.ValidationError
+	if _, err := c.PreviewOperation(t.Context(), engine.OperationSpec{Action: engine.OperateReplay, Select: engine.Selection{Query: "queu:a"}}); !errors.As(err, &bad) || !bad.Has("q", "invalid") {
+		t.Errorf("a mistake: %v", err)
+	}
+}

@@ -124,6 +124,9 @@ func newJobsListCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
+			if search != "" && status+jobType+queue+priority != "" {
+				return usage(`Write them into it, as in --query "queue:mail state:failed"`, "--query says it all: leave out --status, --type, --queue and --priority")
+			}
 			setGiven(query, map[string]string{"status": status, "type": jobType, "queue": queue, "priority": priority, "q": search})
 			c, err := a.connect()
 			if err != nil {
@@ -142,9 +145,6 @@ func newJobsListCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&queue, "queue", "", "only jobs of this `queue`")
 	cmd.Flags().StringVar(&priority, "priority", "", "only jobs of this `priority`")
 	cmd.Flags().StringVar(&search, "query", "", "a `search`, as in the console; see its help page for the words")
-	for _, other := range []string{"status", "type", "queue", "priority"} {
-		cmd.MarkFlagsMutuallyExclusive("query", other)
-	}
 	return cmd
 }
 

@@ -182,12 +182,12 @@ func anyMoment(list []Moments, t time.Time) bool {
 // recentSpan is how far back ended jobs are looked for when nothing is said.
 const recentSpan = "-24h.."
 
-// Recent adds finished:-24h.. to a query for completed or cancelled jobs that says
-// nothing of when: those are the history, and the rest of it is rarely meant.
+// Recent adds finished:-24h.. to a query for completed or cancelled jobs alone that
+// says nothing of when: those are the history, and the rest of it is rarely meant.
 // finished:.. asks for all of it.
 func (q Query) Recent(now time.Time) (bounded Query, added bool) {
 	left, all := q.States()
-	if all || !slices.Contains(left, Completed) && !slices.Contains(left, Cancelled) || q.Has("finished", "created", "age", "key", "fp") {
+	if all || len(left) == 0 || slices.ContainsFunc(left, func(p string) bool { return p != Completed && p != Cancelled }) || q.Has("finished", "created", "age", "key", "fp") {
 		return q, false
 	}
 	with, err := q.With("finished:"+recentSpan, now)

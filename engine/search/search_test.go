@@ -141,9 +141,9 @@ func TestHistoryIsLimitedToADayUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"state:completed": "state:completed finished:-24h..", "state:cancelled queue:a": "state:cancelled queue:a finished:-24h..",
-		"state:finished": "state:finished finished:-24h..", "state:dead": "state:dead", "queue:a": "queue:a",
+		"state:finished": "state:finished", "state:completed,cancelled": "state:completed,cancelled finished:-24h..", "state:dead": "state:dead", "queue:a": "queue:a",
 		"state:completed finished:..": "state:completed finished:..", "state:completed created:2026-11-01": "state:completed created:2026-11-01",
-		"state:completed key:a": "state:completed key:a", "-state:completed": "-state:completed finished:-24h..",
+		"state:completed key:a": "state:completed key:a", "-state:completed": "-state:completed", "state:dead -state:dead": "state:dead -state:dead",
 	} {
 		q, added := understood(t, text).Recent(noon)
 		if q.String() != want || added != (want != text) {

@@ -87,7 +87,7 @@ func (q *query) search(name string, now time.Time) search.Query {
 	asked, err := search.Parse(q.values.Get(name), now)
 	var bad *search.Error
 	if errors.As(err, &bad) {
-		q.bad = append(q.bad, Flaw{Parameter: name, Code: "invalid", Detail: bad.Message, Mark: &mark{bad.From, bad.To}})
+		q.bad = append(q.bad, Flaw{Parameter: name, Code: "invalid", Detail: strings.TrimSuffix(bad.Message, "."), Mark: &mark{bad.From, bad.To}})
 		return asked
 	}
 	asked, _ = asked.Recent(now)
