@@ -52,6 +52,8 @@ func TestReadsNeverScanJobsOrExecutions(t *testing.T) {
 		"CountRunning": dbsqlc.CountRunning, "CountDead": dbsqlc.CountDead, "RecentEnqueues": dbsqlc.RecentEnqueues,
 		"RecentOutcomes": dbsqlc.RecentOutcomes, "ListMinutes": dbsqlc.ListMinutes, "ListDead": dbsqlc.ListDead,
 		"ListDeadGroup": dbsqlc.ListDeadGroup, "GetDead": dbsqlc.GetDead, "ListWorkers": dbsqlc.ListWorkers,
+		"ExplainPlace": dbsqlc.ExplainPlace, "ListClaimers": dbsqlc.ListClaimers, "CountAhead": dbsqlc.CountAhead,
+		"CountSuspectsAhead": dbsqlc.CountSuspectsAhead, "CountRecentRuns": dbsqlc.CountRecentRuns,
 	} {
 		exec("PREPARE p AS " + sql)
 		var params int
