@@ -111,7 +111,7 @@ func (q *inquiry) checkDue() Check {
 		c.Text = "It has been due for " + spell(-left) + ", but no process leads the upkeep, which puts due jobs in line."
 		c.Help = Help{Code: HelpSystem}
 	case j.State == engine.StateFailed:
-		c.Text = fmt.Sprintf("It waits out its backoff after attempt %d of %d: due in %s.", j.Attempt, j.MaxAttempts, spell(left))
+		c.Text = fmt.Sprintf("It waits out its backoff after attempt %d of %d%s: due in %s.", j.Attempt, j.MaxAttempts, withError(j), spell(left))
 	default:
 		c.Text = "It is not due yet: in " + spell(left) + "."
 	}
@@ -119,6 +119,13 @@ func (q *inquiry) checkDue() Check {
 		c.addDelay(q)
 	}
 	return c
+}
+
+func withError(j *Job) string {
+	if j.LastError == nil || j.LastError.Class == "" || len(j.LastError.Class) > 100 {
+		return ""
+	}
+	return " failed with " + j.LastError.Class
 }
 
 // addDelay tells the delay that was drawn. Bounds are those of the common policy; a
@@ -300,7 +307,7 @@ func (q *inquiry) checkAhead() Check {
 	case q.job.Suspect():
 		return notApplicable(CheckAhead, "Suspects have a line of their own.")
 	}
-	c := Check{Code: CheckAhead, Verdict: Passed, Text: "No job is ahead of it.", Evidence: []Evidence{{"jobs_ahead", q.ahead}}}
+	c := Check{Code: CheckAhead, Verdict: Passed, Text: "No job is ahead of it.", Evidence: []Evidence{{"queue", q.job.Queue}, {"jobs_ahead", q.ahead}}}
 	if q.aheadMore {
 		c.Evidence = append(c.Evidence, Evidence{"more", true})
 		c.Text = fmt.Sprintf("Of the first %s in line, none is for the workers that take it.", many(AheadCap, "job", "jobs"))
