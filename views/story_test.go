@@ -260,10 +260,10 @@ func storyWhy() *Why {
 		Actions: []Action{{Kind: "run_now", Text: "Run now", Label: "Run now: job 0c9b5e10", Href: "/console/jobs/" + storyJob + "/run-now", Post: true, Fields: []Field{{Name: "version", Value: "1"}}}},
 		Checks: []WhyCheck{
 			{Code: "queue_paused", Verdict: "passed", Text: "Its queue billing is not paused."},
-			{Code: "not_due", Verdict: "failed", Text: text, Evidence: []Fact{{Name: "Run", Value: []Span{{At: at("02:14:34", "in 27 s")}}}, {Name: "Attempts", Value: plain("3")}, {Name: "Delay", Value: plain("36 s")}}},
+			{Code: "not_due", Verdict: "failed", Text: text, Evidence: []Fact{{Name: "Run at", Value: []Span{{At: at("02:14:34", "in 27 s")}}}, {Name: "Attempts", Value: plain("3")}, {Name: "Delay", Value: plain("36 s")}}},
 			{Code: "leased", Verdict: "passed", Text: "No worker holds it."},
 			{Code: "no_worker", Verdict: "passed", Text: "3 live workers serve its queue billing and know its type charge."},
-			{Code: "slots_busy", Verdict: "failed", Text: "All 30 slots for it are taken, the longest for 3 min.", Evidence: []Fact{{Name: "Busy", Value: plain("30")}, {Name: "Longest job", Value: []Span{{Text: "7ad1c09e", Href: "/console/jobs/7ad1c09e"}}}}},
+			{Code: "slots_busy", Verdict: "failed", Text: "All 30 slots for it are taken, the longest run began 3 min ago.", Evidence: []Fact{{Name: "Busy", Value: plain("30")}, {Name: "Longest job", Value: []Span{{Text: "7ad1c09e", Href: "/console/jobs/7ad1c09e"}}}}},
 			{Code: "suspect_waits", Verdict: "passed", Text: "It is no suspect: its last run was not lost with its process."},
 			{Code: "held", Verdict: "passed", Text: "Nothing holds it back."},
 			{Code: "jobs_ahead", Verdict: "not_applicable", Text: "It does not stand in line."},

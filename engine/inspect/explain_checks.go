@@ -237,7 +237,7 @@ func (q *inquiry) checkSlots() Check {
 			longest = w
 		}
 	}
-	c := Check{Code: CheckSlots, Verdict: Passed, Text: fmt.Sprintf("%d of the %d slots for it are taken.", busy, total),
+	c := Check{Code: CheckSlots, Verdict: Passed, Text: fmt.Sprintf("%d of %s for it %s taken.", busy, many(int(total), "slot", "slots"), pick(int(busy), "is", "are")),
 		Evidence: []Evidence{{"busy", busy}, {"total", total}}}
 	if stuck > 0 {
 		c.Evidence = append(c.Evidence, Evidence{"stuck", stuck})
@@ -247,8 +247,11 @@ func (q *inquiry) checkSlots() Check {
 	}
 	c.Verdict, c.Help = Failed, Help{Code: HelpWorkers}
 	c.Text = fmt.Sprintf("All %d slots for it are taken", total)
+	if total == 1 {
+		c.Text = "The one slot for it is taken"
+	}
 	if longest.Running > 0 {
-		c.Text += ", the longest for " + spell(q.now.Sub(longest.LongestAt))
+		c.Text += ", the longest run began " + spell(q.now.Sub(longest.LongestAt)) + " ago"
 		c.Evidence = append(c.Evidence, Evidence{"longest_job_id", longest.LongestJob}, Evidence{"longest_claimed_at", longest.LongestAt.UTC()}, Evidence{"longest_worker", longest.Name})
 	}
 	c.Text += "."

@@ -138,8 +138,8 @@ func (w *world) hold(j placed, x inspect.Explanation, taken bool, seen *tallies)
 	}
 	// Exactly Ahead are taken first, by a worker that knows all that those who take
 	// this job know.
-	one := claimer{id: 1, queues: []string{j.queue}, types: w.typesWith(j)}
-	for _, batch := range []int64{x.Ahead, x.Ahead + 1} {
+	one := claimer{id: 1, queues: []string{j.queue}, types: w.typesWith(j), suspect: true} // so that it takes ordinary jobs alone
+	for batch := max(x.Ahead, 1); batch <= x.Ahead+1; batch++ {
 		got, err := w.claim(one, int(batch))
 		if err != nil {
 			return err

@@ -87,7 +87,7 @@ func TestTheHeadlineIsTheFirstThingInTheWay(t *testing.T) {
 	s.exec(`UPDATE job_ready SET seq = DEFAULT WHERE job_id = $1`, id) // long came first
 	s.claim(long, fit)
 	s.exec(`UPDATE job_claims SET claimed_at = now() - interval '4 min'`)
-	head = s.says(id, inspect.CheckSlots, "All 1 slots for it are taken, the longest for 4 min.", inspect.HelpWorkers)
+	head = s.says(id, inspect.CheckSlots, "The one slot for it is taken, the longest run began 4 min ago.", inspect.HelpWorkers)
 	if evidence(head, "longest_job_id") != long || evidence(head, "busy") != int64(1) {
 		t.Errorf("evidence = %+v, want %s", head.Evidence, long)
 	}

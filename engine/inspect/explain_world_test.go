@@ -108,7 +108,7 @@ func (w *world) addWorker() error {
 	}
 	state, age, lease := oneOf(w, []string{"running", "running", "running", "running", "draining", "stopped"}), oneOf(w, []int{0, 0, 0, 14, 16, 31}), oneOf(w, []int{15, 30, 30})
 	c.takes = state == "running" && age <= lease
-	if w.chance(15) {
+	if w.chance(30) {
 		c.used = 1 // by a handler that outlived its run
 	}
 	queues := c.queues

@@ -92,7 +92,7 @@ func (v *visit) evidenceFacts(list []inspect.Evidence) (facts []views.Fact) {
 
 // evidenceName is a name of the API as a page writes it.
 func evidenceName(name string) string {
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "_at"), "_id")
+	name = strings.TrimSuffix(name, "_id")
 	return strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "_", " ")
 }
 
