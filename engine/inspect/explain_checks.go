@@ -57,13 +57,15 @@ func (q *inquiry) checkEnded() Check {
 		c.Text = "It completed " + ago + "."
 	case engine.StateCancelled:
 		c.Text = "It was cancelled " + ago + "."
-	default:
+	case engine.StateDeadLetter:
 		c.Evidence = append(c.Evidence, Evidence{"dead_reason", string(j.DeadReason)})
-		c.Text, c.Help = "It died "+ago+", "+string(j.DeadReason)+", and will not run again by itself.", Help{Code: HelpReplay}
-		if !j.DiscardedAt.IsZero() {
-			c.Text, c.Help = "It died, and was discarded "+spell(q.now.Sub(j.DiscardedAt))+" ago.", Help{Code: HelpRestore}
-			c.Evidence = append(c.Evidence, Evidence{"discarded_at", j.DiscardedAt})
+		if j.DiscardedAt.IsZero() {
+			c.Text, c.Help = "It died "+ago+", "+string(j.DeadReason)+", and will not run again by itself.", Help{Code: HelpReplay}
+			break
 		}
+		c.Text, c.Help = "It died, and was discarded "+spell(q.now.Sub(j.DiscardedAt))+" ago.", Help{Code: HelpRestore}
+		c.Evidence = append(c.Evidence, Evidence{"discarded_at", j.DiscardedAt})
+	case engine.StatePending, engine.StateBlocked, engine.StateLeased, engine.StateFailed:
 	}
 	return c
 }
