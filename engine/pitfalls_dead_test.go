@@ -24,9 +24,15 @@ func TestD1DelaysStayInBounds(t *testing.T) {
 	for _, most := range []time.Duration{time.Second, 300 * time.Second, engine.MaxDelay, math.MaxInt64 - 1, math.MaxInt64} {
 		for _, p := range []engine.RetryPolicy{engine.FullJitter{Base: time.Second, Max: most}, engine.Exponential{Base: time.Second, Max: most}} {
 			for _, n := range []int{math.MinInt, -1, 0, 1, 33, 34, 62, 63, 64, 1000, 1 << 31, math.MaxInt} {
+				least, upTo, ok := engine.DelayBounds(p, n)
+				if !ok || least < 0 || least > upTo || upTo > min(most, engine.MaxDelay) {
+					t.Fatalf("DelayBounds(%+v, %d) = %v to %v, %t", p, n, least, upTo, ok)
+				}
 				for range 20 {
 					if d := p.Delay(n); d < 0 || d > most {
 						t.Fatalf("%+v.Delay(%d) = %v, want 0 to %v", p, n, d, most)
+					} else if d < least || d > upTo {
+						t.Fatalf("%+v.Delay(%d) = %v, but DelayBounds says %v to %v", p, n, d, least, upTo)
 					}
 				}
 			}

@@ -59,3 +59,18 @@ func backoffCeiling(base, most time.Duration, n int) time.Duration {
 	}
 	return base << n
 }
+
+// DelayBounds tells between which delays p draws after n attempts. ok is false for
+// a policy that is not of this package and so may answer anything.
+func DelayBounds(p RetryPolicy, n int) (least, most time.Duration, ok bool) {
+	switch p := p.(type) {
+	case FullJitter:
+		return 0, min(backoffCeiling(p.Base, p.Max, n), MaxDelay), true
+	case Exponential:
+		most := min(p.Max, MaxDelay)
+		ceiling := backoffCeiling(p.Base, most, n)
+		spread := ceiling / 5
+		return ceiling - spread, min(ceiling+spread, most), true
+	}
+	return 0, 0, false
+}

@@ -48,9 +48,10 @@ type Job struct {
 	ID, Short string
 	Type      string
 	State     State
-	// Standing says where the job stands: "Waiting out its backoff: due in 27 s",
-	// and what that rests on.
+	// Standing says how a dead job stands, and what that rests on; Why is nil once a
+	// job has ended.
 	Standing, StandingText string
+	Why                    *Why
 	Actions                []Action
 	Running                bool // follow it every 2 s instead of 5
 	// Progress and Live, the end of its log, are those of the run that goes on.
@@ -68,6 +69,25 @@ type Job struct {
 	API          JSON // exactly the API's body
 	Facts        []Fact
 	Related      []Fact
+}
+
+// Why says why a job is not running: the headline with what helps, then every check.
+type Why struct {
+	Text    string
+	State   State
+	Actions []Action
+	Checks  []WhyCheck
+}
+
+// CheckVerdict is how a check came out: passed, failed or not_applicable.
+type CheckVerdict string
+
+// WhyCheck is one thing that could be in the job's way. Code is the API's name of it.
+type WhyCheck struct {
+	Code     string
+	Verdict  CheckVerdict
+	Text     string
+	Evidence []Fact
 }
 
 // Progress is how far a run says it has come.

@@ -253,12 +253,31 @@ func storyTimeline() Timeline {
 
 func storyMask(key string) bool { return key == "card" }
 
+func storyWhy() *Why {
+	text := "It waits out its backoff after attempt 3 of 5: due in 27 s. The delay is 36 s, drawn between 0 s and 40 s."
+	return &Why{
+		Text: text, State: StateRetrying,
+		Actions: []Action{{Kind: "run_now", Text: "Run now", Label: "Run now: job 0c9b5e10", Href: "/console/jobs/" + storyJob + "/run-now", Post: true, Fields: []Field{{Name: "version", Value: "1"}}}},
+		Checks: []WhyCheck{
+			{Code: "queue_paused", Verdict: "passed", Text: "Its queue billing is not paused."},
+			{Code: "not_due", Verdict: "failed", Text: text, Evidence: []Fact{{Name: "Run at", Value: []Span{{At: at("02:14:34", "in 27 s")}}}, {Name: "Attempts", Value: plain("3")}, {Name: "Delay", Value: plain("36 s")}}},
+			{Code: "leased", Verdict: "passed", Text: "No worker holds it."},
+			{Code: "no_worker", Verdict: "passed", Text: "3 live workers serve its queue billing and know its type charge."},
+			{Code: "slots_busy", Verdict: "failed", Text: "All 30 slots for it are taken, the longest run began 3 min ago.", Evidence: []Fact{{Name: "Busy", Value: plain("30")}, {Name: "Longest job", Value: []Span{{Text: "7ad1c09e", Href: "/console/jobs/7ad1c09e"}}}}},
+			{Code: "suspect_waits", Verdict: "passed", Text: "It is no suspect: its last run was not lost with its process."},
+			{Code: "held", Verdict: "passed", Text: "Nothing holds it back."},
+			{Code: "jobs_ahead", Verdict: "not_applicable", Text: "It does not stand in line."},
+			{Code: "not_started", Verdict: "not_applicable", Text: "Something else is in the way."},
+		},
+	}
+}
+
 func storyJobModel() Job {
 	payload := `{"order":8123,"amount":12900,"currency":"EUR","customer":{"id":"c_48122","email":"customer@example.com","card":"4111111111111111"},"lines":[{"sku":"b-1","n":2},{"sku":"b-9","n":1}],"serial":123456789012345678901234567890,"rate":1.10}`
 	f := storyFrame("Job 0c9b5e10, charge", "jobs", "/jobs/"+storyJob)
 	return Job{
 		Frame: f, Crumbs: []Crumb{{"Jobs", "/console/jobs"}, {"queue:billing", "/console/jobs?queue=billing"}, {Text: "0c9b5e10"}}, ID: storyJob, Short: "0c9b5e10", Type: "charge", State: StateRetrying,
-		Standing: "Waiting out its backoff: due in 27 s", StandingText: "Attempt 3 of 5 failed with GatewayTimeout. Delay 36.2 s, drawn between 0 and 40 s.",
+		Why:      storyWhy(),
 		Actions:  []Action{{Kind: "copy", Text: "Enqueue a copy", Href: "/console/jobs/new?copy=" + storyJob}, {Kind: "cancel", Text: "Cancel…", Label: "Cancel job 0c9b5e10", Href: "/console/jobs/" + storyJob + "/cancel", Harm: true}},
 		Timeline: storyTimeline(), AttemptsText: "3 of 5 used, 1 run lost", Attempts: storyAttempts(),
 		Payload: NewJSON([]byte(payload), storyMask), ResultText: "No result yet: a job keeps one when it completes.",

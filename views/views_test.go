@@ -83,7 +83,7 @@ func TestThePromisedTestIDsStand(t *testing.T) {
 		all += render(t, p.page)
 	}
 	for _, id := range []string{"verdict", "card-flow", "card-fail", "card-stuck", "card-workers", "card-changed", "job-row", "dlq-group", "dlq-row",
-		"replay", "confirm", "flash", "attempt-row", "live-control"} {
+		"replay", "confirm", "flash", "attempt-row", "live-control", "why-panel"} {
 		if !strings.Contains(all, `data-testid="`+id+`"`) {
 			t.Errorf("no page has data-testid %q", id)
 		}

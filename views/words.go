@@ -85,6 +85,16 @@ func (o Outcome) icon() string {
 	return "circle-help"
 }
 
+var verdicts = map[CheckVerdict]struct{ word, icon, class string }{
+	"passed":         {"Clear", "check", "s-completed"},
+	"failed":         {"In the way", "x", "s-dead"},
+	"not_applicable": {"Not asked", "ellipsis", "muted"},
+}
+
+func (v CheckVerdict) word() string  { return verdicts[v].word }
+func (v CheckVerdict) icon() string  { return verdicts[v].icon }
+func (v CheckVerdict) class() string { return verdicts[v].class }
+
 // actionIcons are the icons of the kinds of actions.
 var actionIcons = map[string]string{
 	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "run_now": "zap", "download": "download",

@@ -63,6 +63,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/jobs/:id/run-now":        {"/api/v1/jobs/" + later + "/run-now", `{"reason":"asked for"}`, 200, []string{"run_at"}},
 		"POST /api/v1/jobs/:id/stop":           {"/api/v1/jobs/" + running + "/stop", `{"reason":"wrong"}`, 202, []string{"stop_request", "requested_at"}},
 		"GET /api/v1/jobs/:id/logs":            {"/api/v1/jobs/" + running + "/logs", "", 200, []string{"data", "0", "msg"}},
+		"GET /api/v1/jobs/:id/explain":         {"/api/v1/jobs/" + later + "/explain", "", 200, []string{"headline", "text"}},
 		"GET /api/v1/jobs/:id/result":          {"/api/v1/jobs/" + done + "/result", "", 200, []string{"n"}},
 		"GET /api/v1/queues":                   {"/api/v1/queues", "", 200, []string{"data", "0", "depth", "ready"}},
 		"GET /api/v1/queues/:name":             {"/api/v1/queues/default", "", 200, []string{"slots", "total"}},

@@ -104,7 +104,7 @@ func newJobsCommand(a *app) *cobra.Command {
 	cmd := noun("jobs", "List, read, enqueue, cancel and stop jobs", `  jobctl jobs list --status failed
   jobctl jobs get 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
 	cmd.AddCommand(newJobsListCommand(a), newJobsGetCommand(a), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a), newJobsRunNowCommand(a),
-		newJobsLogsCommand(a))
+		newJobsExplainCommand(a), newJobsLogsCommand(a))
 	return cmd
 }
 

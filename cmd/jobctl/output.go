@@ -142,7 +142,7 @@ var colours = map[string]string{
 	"completed": "32", "Healthy": "32", "pass": "32", "live": "32", "ok": "32",
 	"failed": "33", "Degraded": "33", "late": "33", "unchecked": "33", "paused": "35",
 	"dead_letter": "31", "Critical": "31", "fail": "31", "lost": "31", "violated": "31", "Unreachable": "31",
-	"leased": "34", "cancelled": "90", "stopped": "90",
+	"leased": "34", "cancelled": "90", "stopped": "90", "✓": "32", "✗": "33",
 }
 
 func (a *app) colour(word string) string {

@@ -34,6 +34,7 @@ func serve(p *boot.Process) error {
 		return err
 	}
 	read, metrics := inspect.New(pool), ops.NewMetrics(p.Build)
+	read.Pace = boot.Pace(p.Config)
 	metrics.AddSnapshot(read, p.Log)
 	metrics.AddPool(pool)
 	e, err := p.NewEngine(pool, read, metrics, !p.Config.Server.Workers)

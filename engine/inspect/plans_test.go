@@ -53,6 +53,8 @@ func TestReadsNeverScanJobsOrExecutions(t *testing.T) {
 		"RecentOutcomes": dbsqlc.RecentOutcomes, "ListMinutes": dbsqlc.ListMinutes, "ListDead": dbsqlc.ListDead,
 		"ListDeadGroup": dbsqlc.ListDeadGroup, "GetDead": dbsqlc.GetDead, "ListWorkers": dbsqlc.ListWorkers, "SearchFacts": dbsqlc.SearchFacts,
 		"JobsOfKeys": dbsqlc.JobsOfKeys, "ListFingerprints": dbsqlc.ListFingerprints, "JobsOfFingerprints": dbsqlc.JobsOfFingerprints,
+		"ExplainPlace": dbsqlc.ExplainPlace, "ListClaimers": dbsqlc.ListClaimers, "CountAhead": dbsqlc.CountAhead,
+		"CountSuspectsAhead": dbsqlc.CountSuspectsAhead, "CountRecentRuns": dbsqlc.CountRecentRuns,
 	} {
 		exec("PREPARE p AS " + sql)
 		var params int

@@ -28,6 +28,10 @@ const (
 
 // Reader answers from one database. Make it with [New].
 type Reader struct {
+	// Pace is what the workers are told, if that is not the engine's defaults. Set it
+	// before the first call.
+	Pace Pace
+
 	pool    *pgxpool.Pool
 	q       *dbsqlc.Queries
 	snap    *shared[*Snapshot]

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -43,6 +44,7 @@ type Reader interface {
 	Attempts(ctx context.Context, id engine.ID) ([]inspect.Attempt, error)
 	Result(ctx context.Context, id engine.ID) (inspect.Result, error)
 	Logs(ctx context.Context, id engine.ID) ([]inspect.LogLine, error)
+	Explain(ctx context.Context, id engine.ID, now time.Time) (inspect.Explanation, error)
 	RefusedWrites(ctx context.Context, id engine.ID) ([]inspect.RefusedWrite, error)
 	Queues(ctx context.Context) ([]inspect.Queue, error)
 	Queue(ctx context.Context, name string) (inspect.Queue, error)
@@ -99,6 +101,7 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/jobs/:id/run-now", a.runNow, write)
 	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)
 	e.GET("/api/v1/jobs/:id/logs", a.listLogs, read)
+	e.GET("/api/v1/jobs/:id/explain", a.explainJob, read)
 	e.GET("/api/v1/jobs/:id/result", a.getResult, read)
 	e.GET("/api/v1/queues", a.listQueues, read)
 	e.GET("/api/v1/queues/:name", a.getQueue, read)

@@ -24,6 +24,7 @@ type dossier struct {
 	copies   []engine.ID
 	result   *inspect.Result
 	dead     *inspect.DeadLetterDetail
+	why      inspect.Explanation // empty once it has ended
 }
 
 func (k *Console) job(c echo.Context) error {
@@ -82,6 +83,11 @@ func (k *Console) dossier(c echo.Context, id engine.ID) (dossier, error) {
 			return d, err
 		}
 	}
+	if !d.job.State.Finished() {
+		if d.why, err = k.Read.Explain(ctx, id, k.now(c)); err != nil {
+			return d, err
+		}
+	}
 	if d.job.State == engine.StateDeadLetter {
 		switch dead, err := k.Read.DeadLetter(ctx, id); {
 		case err == nil:
@@ -103,7 +109,8 @@ func (v *visit) jobOf(d dossier) views.Job {
 		},
 		Running: j.State == engine.StateLeased, Actions: v.jobActions(j), Timeline: v.timeline(d), Facts: v.jobFacts(j), Related: v.related(d),
 	}
-	m.Standing, m.StandingText = v.standing(d)
+	m.Why = v.why(d)
+	m.Standing, m.StandingText = v.standing(&d.job)
 	if p := j.Progress; p != nil && m.Running {
 		m.Progress = &views.Progress{Share: p.Percent / 100, Percent: strconv.FormatFloat(p.Percent, 'f', -1, 64) + " %", Text: p.Text}
 	}
@@ -174,10 +181,7 @@ func (v *visit) jobActions(j *inspect.Job) []views.Action {
 	case engine.StatePending, engine.StateFailed, engine.StateBlocked:
 		if v.may(auth.ScopeJobsWrite) {
 			if j.State != engine.StateBlocked && j.ScheduledAt.After(v.clock.now) {
-				list = append(list, views.Action{
-					Kind: "run_now", Text: "Run now", Label: "Run now: job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/run-now"), Post: true,
-					Fields: []views.Field{versionField(j)},
-				})
+				list = append(list, v.k.runNowAction(j))
 			}
 			list = append(list, views.Action{
 				Kind: "cancel", Text: "Cancel…", Label: "Cancel job " + shortID(j.ID), Href: v.k.url("/jobs/" + id + "/cancel"), Harm: true,
@@ -213,6 +217,13 @@ func versionFields(version int) []views.Field {
 	return []views.Field{{Name: "version", Value: strconv.Itoa(version)}}
 }
 
+func (k *Console) runNowAction(j *inspect.Job) views.Action {
+	return views.Action{
+		Kind: "run_now", Text: "Run now", Label: "Run now: job " + shortID(j.ID), Href: k.url("/jobs/" + j.ID.String() + "/run-now"), Post: true,
+		Fields: []views.Field{versionField(j)},
+	}
+}
+
 func (k *Console) replayAction(id engine.ID, version int) views.Action {
 	return views.Action{
 		Kind: "replay", Text: "Replay", Label: "Replay job " + shortID(id), Href: k.url("/dlq/" + id.String() + "/replay"), Post: true,
@@ -233,79 +244,16 @@ func (k *Console) restoreAction(id engine.ID, version int) views.Action {
 	}
 }
 
-// standing says where the job stands and what that rests on.
-func (v *visit) standing(d dossier) (head, body string) {
-	j, now := &d.job, v.clock.now
-	switch j.Place(now) {
-	case inspect.PlaceReady:
-		if v.figures != nil {
-			if q := v.figures.queue(j.Queue); q != nil {
-				switch {
-				case q.Paused:
-					return "Its queue is paused", "It waits until somebody resumes " + j.Queue + "."
-				case q.Workers == 0:
-					return "No live worker serves its queue", "It waits until a worker for " + j.Queue + " starts."
-				}
-			}
-		}
-		return "Ready for " + span(max(now.Sub(j.ScheduledAt), 0)), "The next free slot takes it, after jobs of a higher priority and those that became ready before."
-	case inspect.PlaceScheduled:
-		return "Not due yet: in " + coarse(j.ScheduledAt.Sub(now)), "It becomes ready at " + j.ScheduledAt.UTC().Format(fullLayout) + "."
-	case inspect.PlaceHeld:
-		return heldHead(j.HeldReason), heldBody(j)
-	case inspect.PlaceRunning:
-		l := j.Lease
-		if l == nil {
-			return "Running", ""
-		}
-		who := l.WorkerName
-		if who == "" {
-			who = "worker " + strconv.FormatInt(l.WorkerID, 10)
-		}
-		if !l.ExpiresAt.After(now) {
-			return "Its lease has expired", who + " was due to renew it " + agoText(now.Sub(l.ExpiresAt)) + "; the reaper takes it back."
-		}
-		return "Running for " + span(max(now.Sub(j.StartedAt), 0)), "On " + who + " under token " + strconv.FormatInt(l.FencingToken, 10) + "; its lease ends in " +
-			coarse(l.ExpiresAt.Sub(now)) + " unless renewed."
-	case inspect.PlaceRetrying:
-		head = "Waiting out its backoff: due now"
-		if ahead := j.ScheduledAt.Sub(now); ahead > 0 {
-			head = "Waiting out its backoff: due in " + coarse(ahead)
-		}
-		body = "Attempt " + strconv.Itoa(j.Attempt) + " of " + strconv.Itoa(j.MaxAttempts) + " failed"
-		if j.LastError != nil {
-			body += " with " + failureName(*j.LastError)
-		}
-		return head, body + "."
-	case inspect.PlaceDead:
-		if !j.DiscardedAt.IsZero() {
-			left := engine.RestoreWindow - now.Sub(j.DiscardedAt)
-			return "Discarded " + agoText(now.Sub(j.DiscardedAt)), "It can be restored for another " + coarse(max(left, 0)) + ", then it is removed."
-		}
-		return "Dead: " + reasonText(j.DeadReason), "It will not run again by itself. Replay puts the same job back in line."
-	case inspect.PlaceCompleted, inspect.PlaceCancelled:
+// standing says how a dead job stands; what a job waits for is said by [visit.why].
+func (v *visit) standing(j *inspect.Job) (head, body string) {
+	switch {
+	case j.State != engine.StateDeadLetter:
 		return "", ""
+	case !j.DiscardedAt.IsZero():
+		since := v.clock.now.Sub(j.DiscardedAt)
+		return "Discarded " + agoText(since), "It can be restored for another " + coarse(max(engine.RestoreWindow-since, 0)) + ", then it is removed."
 	}
-	return "It stands nowhere", "No place holds it and no run has ended it: that is a fault, which jobctl verify reports."
-}
-
-func heldHead(reason string) string {
-	switch reason {
-	case "no_worker":
-		return "No live worker has a handler for its type"
-	case "type_paused":
-		return "Its type is paused"
-	case "dependency":
-		return "It waits for other jobs"
-	}
-	return "Held back"
-}
-
-func heldBody(j *inspect.Job) string {
-	if j.HeldReason == "no_worker" {
-		return "It becomes ready when a worker that knows " + j.Type + " starts."
-	}
-	return "It becomes ready when the cause is gone."
+	return "Dead: " + reasonText(j.DeadReason), "It will not run again by itself. Replay puts the same job back in line."
 }
 
 func reasonText(r engine.Reason) string {

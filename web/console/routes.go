@@ -54,6 +54,7 @@ type Reader interface {
 	RefusedWrites(ctx context.Context, id engine.ID) ([]inspect.RefusedWrite, error)
 	Actions(ctx context.Context, id engine.ID) ([]inspect.Action, error)
 	Copies(ctx context.Context, id engine.ID) ([]engine.ID, error)
+	Explain(ctx context.Context, id engine.ID, now time.Time) (inspect.Explanation, error)
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	DeadLetters(ctx context.Context, f inspect.DeadFilter) (inspect.DeadPage, error)
 	DeadGroups(ctx context.Context, f inspect.GroupFilter) ([]inspect.DeadGroup, error)

@@ -91,6 +91,12 @@ func engineConfig(cfg *config.Config) engine.Config {
 	return c
 }
 
+// Pace is what workers with these settings are told.
+func Pace(cfg *config.Config) inspect.Pace {
+	c := engineConfig(cfg)
+	return inspect.Pace{Poll: c.PollInterval, Reaper: c.ReaperInterval, Retry: c.Retry}
+}
+
 // forever maps the settings' word for it, zero, to the engine's, which takes zero
 // as its default.
 func forever(d time.Duration) time.Duration {
