@@ -37,6 +37,9 @@ func (a *API) createJob(c echo.Context) error {
 	if err := q.idempotencyKey(c); err != nil {
 		return err
 	}
+	if err := mayEnqueue(c, q.options); err != nil {
+		return err
+	}
 	q.traceContext(c)
 	done, err := a.Engine.Enqueue(c.Request().Context(), q.args, q.options)
 	if err != nil {
@@ -85,6 +88,9 @@ func (a *API) listJobs(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
+	if err := mayName(c, f.Queue, nameQueue); err != nil {
+		return err
+	}
 	found, err := a.Read.Jobs(c.Request().Context(), f)
 	if err != nil {
 		return err
@@ -126,6 +132,9 @@ func (a *API) getJob(c echo.Context) error {
 	job, err := a.Read.Job(c.Request().Context(), id)
 	if err != nil {
 		return err
+	}
+	if !auth.Caller(c).MayTouch(job.Queue) {
+		return engine.ErrJobNotFound
 	}
 	h := c.Response().Header()
 	h.Set("ETag", etag(job, q.text("include")))
@@ -181,7 +190,7 @@ func (a *API) listLogs(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}
@@ -207,7 +216,7 @@ func (a *API) listAttempts(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}
@@ -232,7 +241,7 @@ func (a *API) getResult(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}
