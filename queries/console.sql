@@ -140,12 +140,13 @@ WHERE a.id < @before_id::bigint AND a.id >= @floor_id::bigint
 ORDER BY a.id DESC LIMIT @max_rows::int;
 
 -- name: AuditBounds :one
--- Between which ids the acts of a time are. at is when an act's transaction began and the ids follow the commits: an
--- hour on both sides covers any that took its time. No act in it: the first id is above the last.
-SELECT coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= coalesce(sqlc.narg('since')::timestamptz, '-infinity') - interval '1 h'
-    ORDER BY a.at, a.id LIMIT 1), 9223372036854775807)::bigint AS first_id,
-  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at < coalesce(sqlc.narg('until')::timestamptz, 'infinity') + interval '1 h'
-    ORDER BY a.at DESC, a.id DESC LIMIT 1), 0)::bigint AS last_id;
+-- Between which ids the acts of a time are, 0 without any act. at is when an act's transaction began, and ids follow the
+-- commits: what stands before an act that began an hour before since was committed before since, and what stands behind
+-- one that began an hour after until began after until, unless its transaction took more than an hour.
+SELECT coalesce((SELECT a.id + 1 FROM operator_actions AS a WHERE a.at < sqlc.narg('since')::timestamptz - interval '1 h' ORDER BY a.at DESC LIMIT 1),
+    (SELECT min(a.id) FROM operator_actions AS a), 0)::bigint AS first_id,
+  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= sqlc.narg('until')::timestamptz + interval '1 h' ORDER BY a.at LIMIT 1),
+    (SELECT max(a.id) FROM operator_actions AS a), 0)::bigint AS last_id;
 
 -- name: ListBuilds :many
 -- When each build was first seen, newest first, and on how many workers.

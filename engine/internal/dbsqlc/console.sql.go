@@ -13,10 +13,10 @@ import (
 )
 
 const AuditBounds = `-- name: AuditBounds :one
-SELECT coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= coalesce($1::timestamptz, '-infinity') - interval '1 h'
-    ORDER BY a.at, a.id LIMIT 1), 9223372036854775807)::bigint AS first_id,
-  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at < coalesce($2::timestamptz, 'infinity') + interval '1 h'
-    ORDER BY a.at DESC, a.id DESC LIMIT 1), 0)::bigint AS last_id
+SELECT coalesce((SELECT a.id + 1 FROM operator_actions AS a WHERE a.at < $1::timestamptz - interval '1 h' ORDER BY a.at DESC LIMIT 1),
+    (SELECT min(a.id) FROM operator_actions AS a), 0)::bigint AS first_id,
+  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= $2::timestamptz + interval '1 h' ORDER BY a.at LIMIT 1),
+    (SELECT max(a.id) FROM operator_actions AS a), 0)::bigint AS last_id
 `
 
 type AuditBoundsRow struct {
@@ -24,8 +24,9 @@ type AuditBoundsRow struct {
 	LastID  int64
 }
 
-// Between which ids the acts of a time are. at is when an act's transaction began and the ids follow the commits: an
-// hour on both sides covers any that took its time. No act in it: the first id is above the last.
+// Between which ids the acts of a time are, 0 without any act. at is when an act's transaction began, and ids follow the
+// commits: what stands before an act that began an hour before since was committed before since, and what stands behind
+// one that began an hour after until began after until, unless its transaction took more than an hour.
 func (q *Queries) AuditBounds(ctx context.Context, db DBTX, since *time.Time, until *time.Time) (AuditBoundsRow, error) {
 	row := db.QueryRow(ctx, AuditBounds, since, until)
 	var i AuditBoundsRow
