@@ -49,6 +49,7 @@ type Reader interface {
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	Workers(ctx context.Context) ([]inspect.Worker, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)
+	Audit(ctx context.Context, f inspect.AuditFilter) ([]inspect.Action, int64, error)
 }
 
 var (
@@ -116,4 +117,5 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/operations/:id/continue", a.steerOperation("continue", a.Engine.ContinueOperation), read)
 	e.POST("/api/v1/operations/:id/stop", a.steerOperation("stop", a.Engine.StopOperation), read)
 	e.GET("/api/v1/workers", a.listWorkers, read)
+	e.GET("/api/v1/audit", a.listAudit, read)
 }
