@@ -3,7 +3,9 @@ package access_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 )
 
@@ -287,6 +290,21 @@ func TestNoActOnAccessWithoutItsRow(t *testing.T) {
 		if after := state(); after != before {
 			t.Errorf("%s has changed\n%s\nto\n%s", name, before, after)
 			before = after
+		}
+	}
+}
+
+// Each method that takes an actor is an act, and TestNoActOnAccessWithoutItsRow tries it.
+func TestTheActsOnAccessAreAllThereAre(t *testing.T) {
+	t.Parallel()
+	tried := []string{"Create", "Disable", "Enable", "SetRole", "ResetPassword", "Revoke", "RevokeAll", "SignOut", "Tokens.Create", "Tokens.Revoke"}
+	for prefix, kind := range map[string]reflect.Type{"": reflect.TypeFor[*access.Accounts](), "Tokens.": reflect.TypeFor[*access.Tokens]()} {
+		for m := range kind.Methods() {
+			for in := range m.Type.Ins() {
+				if in == reflect.TypeFor[engine.Actor]() && !slices.Contains(tried, prefix+m.Name) {
+					t.Errorf("%s of %s is an act that no test tries without its row", m.Name, kind)
+				}
+			}
 		}
 	}
 }
