@@ -367,6 +367,33 @@ func TestEveryPageAsksForItsRole(t *testing.T) {
 	})
 }
 
+// TestTokensWithoutABootstrapToken: once people sign in, the API asks for a token, and one
+// of the database is enough. The metrics' own token is the only one there.
+func TestTokensWithoutABootstrapToken(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	w := &walk{tokens: access.NewTokens(pool, nil)}
+	accounts := access.New(access.Config{Pool: pool})
+	w.site = newConsoleOn(t, pool, func(c *Config) { c.Accounts, c.Tokens, c.MetricsToken = accounts, w.tokens, "of-the-metrics-alone" })
+	if got := w.call("GET", "/api/v1/queues", ""); got.status != http.StatusOK {
+		t.Errorf("while nobody has an account = %d %s", got.status, got.body)
+	}
+	if _, err := accounts.Create(t.Context(), "ann", password, access.RoleAdmin, engine.Actor{Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	token, _ := w.token(access.TokenSpec{Name: "ci", Scopes: []access.Scope{access.ScopeAdmin}})
+	w.call("GET", "/api/v1/queues", "").refused("without a token", http.StatusUnauthorized, "unauthenticated", "")
+	w.call("GET", "/api/v1/queues", apiToken).refused("with a token that was never made", http.StatusUnauthorized, "unauthenticated", "")
+	if got := w.call("GET", "/api/v1/queues", token); got.status != http.StatusOK {
+		t.Errorf("with a token of the database = %d %s", got.status, got.body)
+	}
+	w.call("GET", "/metrics", token).refused("the metrics with another's token", http.StatusUnauthorized, "unauthenticated", "")
+	if got := w.call("GET", "/metrics", "of-the-metrics-alone"); got.status != http.StatusOK {
+		t.Errorf("the metrics with their own token = %d", got.status)
+	}
+	w.call("GET", "/api/v1/queues", "of-the-metrics-alone").refused("the metrics' token elsewhere", http.StatusUnauthorized, "unauthenticated", "")
+}
+
 // TestATokenIsNotJudgedWithoutADatabase: who cannot be asked for is no stranger.
 func TestATokenIsNotJudgedWithoutADatabase(t *testing.T) {
 	t.Parallel()
