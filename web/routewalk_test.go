@@ -229,6 +229,40 @@ func TestEveryRouteOfTheAPIAsksForItsScope(t *testing.T) {
 	})
 }
 
+// TestAnOperationAsksForTheScopeOfItsAct, when it is made and when it is steered.
+func TestAnOperationAsksForTheScopeOfItsAct(t *testing.T) {
+	t.Parallel()
+	w := newWalk(t)
+	as := func(scope, path, body string) reply {
+		return w.send("POST", operationsPath+path, strings.NewReader(body), "Content-Type", "application/json", "Authorization", "Bearer "+w.scoped[scope])
+	}
+	for action, needs := range map[string]string{"replay": "dlq:write", "discard": "dlq:write", "cancel": "jobs:write", "run_now": "jobs:write"} {
+		w.enqueue(`{"type":"` + action + `","queue":"mail","delay_seconds":3600}`)
+		if needs == "dlq:write" {
+			w.refill()
+		}
+		var id string
+		for _, scope := range []string{"jobs:read", "jobs:write", "queues:write", "dlq:write"} {
+			got := as(scope, "", `{"action":"`+action+`","queue":"mail","pace":"rate","per_minute":1}`)
+			if scope == needs {
+				id = got.text("id")
+				if got.status != http.StatusAccepted {
+					t.Errorf("%s with %s = %d %s", action, scope, got.status, got.body)
+				}
+				continue
+			}
+			if got.refused(action+" with "+scope, http.StatusForbidden, "forbidden", ""); got.text("scope") != needs {
+				t.Errorf("%s with %s asks for the scope %s, want %s", action, scope, got.text("scope"), needs)
+			}
+		}
+		for _, scope := range []string{"jobs:read", "jobs:write", "queues:write", "dlq:write"} {
+			if got := as(scope, "/"+id+"/pause", ""); (got.status == http.StatusForbidden) != (scope != needs) {
+				t.Errorf("pause of a %s with %s = %d %s", action, scope, got.status, got.body)
+			}
+		}
+	}
+}
+
 // TestATokenOfOtherQueuesTouchesNothing walks the same table with a token that may do
 // everything, in another queue.
 func TestATokenOfOtherQueuesTouchesNothing(t *testing.T) {
@@ -310,6 +344,11 @@ func TestALimitedTokenCannotReachAroundItsQueues(t *testing.T) {
 			t.Errorf("%s %s %s says %s, want %q in it", c.method, c.path, c.body, got.body, c.says)
 		}
 	}
+	// Keys are of one name space; another queue is other content, so that its job is not the answer.
+	w.enqueue(`{"type":"email","queue":"mail"}`, "Idempotency-Key", "of-mail")
+	before = w.fingerprint()
+	keyed := w.send("POST", "/api/v1/jobs", strings.NewReader(`{"type":"email","queue":"sms"}`), "Content-Type", "application/json", "Authorization", "Bearer "+w.sms, "Idempotency-Key", "of-mail")
+	keyed.refused("a key of another queue's job", http.StatusUnprocessableEntity, "idempotency-key-reused", "")
 	// Ids of others' jobs beside a queue of its own select nothing.
 	as(w.sms, "POST", operationsPath, `{"action":"discard","queue":"sms","ids":["`+w.dead+`"]}`).refused("foreign ids", http.StatusNotFound, "not-found", "")
 	if after := w.fingerprint(); after != before {
