@@ -334,6 +334,9 @@ func TestALimitedTokenCannotReachAroundItsQueues(t *testing.T) {
 		{both, "GET", "/api/v1/jobs", "", "Give queue="},
 		{both, "GET", "/api/v1/dlq", "", "Give queue="},
 		{both, "GET", "/api/v1/jobs?type=email", "", "Give queue="},
+		{both, "GET", "/api/v1/jobs?q=type:email", "", "Give queue="},
+		{both, "GET", "/jobs?q=queue:mail", "", "Give queue="},
+		{w.sms, "GET", "/api/v1/jobs?queue=mail&queue=sms", "", "Queue mail is another's."},
 		{w.sms, "POST", operationsPath, `{"action":"cancel","type":"email"}`, "Select by queue"},
 		{w.sms, "POST", operationsPath, `{"action":"discard","ids":["` + w.dead + `"]}`, "Select by queue"},
 		{w.sms, "POST", "/api/v1/dlq/discard", `{"ids":["` + w.dead + `"]}`, "Select by queue"},
@@ -345,6 +348,8 @@ func TestALimitedTokenCannotReachAroundItsQueues(t *testing.T) {
 		}
 	}
 	w.unchanged("reaching around", before)
+	as(both, "GET", "/api/v1/jobs?queue=sms&queue=mail", "").refused("a queue beside another", http.StatusBadRequest, "bad-query", "queue")
+	as(both, "GET", "/api/v1/jobs?queue=sms&q=queue:billing", "").refused("a search beside a queue", http.StatusBadRequest, "bad-query", "")
 	// Keys are of one name space; another queue is other content, so that its job is not the answer.
 	w.enqueue(`{"type":"email","queue":"mail"}`, "Idempotency-Key", "of-mail")
 	before = w.fingerprint()

@@ -28,9 +28,6 @@ func (a *API) listDead(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	if err := mayName(c, f.Queue, nameQueue); err != nil {
-		return err
-	}
 	page, err := a.Read.DeadLetters(c.Request().Context(), f)
 	if err != nil {
 		return err

@@ -88,9 +88,6 @@ func (a *API) listJobs(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	if err := mayName(c, f.Queue, nameQueue); err != nil {
-		return err
-	}
 	found, err := a.Read.Jobs(c.Request().Context(), f)
 	if err != nil {
 		return err

@@ -37,6 +37,17 @@ func mayName(c echo.Context, queue, how string) error {
 	return p.LimitedTo("Queue " + cut(queue) + " is another's.")
 }
 
+// byQueue is for lists that go by one queue. It looks before the handler does, so
+// that no other way to filter leads around it.
+func byQueue(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := mayName(c, c.QueryParam("queue"), nameQueue); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
 // mayEnqueue is nil if the caller may enqueue so. The holder of a unique key that
 // counts beyond one queue would be told of, or replaced, wherever it is.
 func mayEnqueue(c echo.Context, o engine.EnqueueOptions) error {
