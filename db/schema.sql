@@ -540,6 +540,28 @@ SET default_tablespace = '';
 SET default_table_access_method = heap;
 
 --
+-- Name: api_tokens; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.api_tokens (
+    id text NOT NULL,
+    token_hash bytea NOT NULL,
+    name text NOT NULL,
+    scopes text[] NOT NULL,
+    queues text[],
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_by text NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT api_tokens_id_check CHECK ((id ~ '^[0-9A-Za-z]{8}$'::text)),
+    CONSTRAINT api_tokens_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9._@-]{0,63}$'::text)),
+    CONSTRAINT api_tokens_queues_check CHECK (((cardinality(queues) >= 1) AND (cardinality(queues) <= 100))),
+    CONSTRAINT api_tokens_scopes_check CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['jobs:read'::text, 'jobs:write'::text, 'queues:write'::text, 'dlq:write'::text, 'admin'::text]))),
+    CONSTRAINT api_tokens_token_hash_check CHECK ((octet_length(token_hash) = 32))
+);
+
+--
 -- Name: console_sessions; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1094,6 +1116,8 @@ CREATE TABLE public.operator_action_head (
     singleton boolean DEFAULT true NOT NULL,
     id bigint NOT NULL,
     hash bytea NOT NULL,
+    removed_id bigint DEFAULT 0 NOT NULL,
+    removed_hash bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT operator_action_head_singleton_check CHECK (singleton)
 );
 
@@ -1221,6 +1245,20 @@ ALTER TABLE public.workers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+--
+-- Name: api_tokens api_tokens_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);
+
+--
+-- Name: api_tokens api_tokens_token_hash_key; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_token_hash_key UNIQUE (token_hash);
 
 --
 -- Name: console_sessions console_sessions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -1419,6 +1457,12 @@ ALTER TABLE ONLY public.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 
 --
+-- Name: api_tokens_name; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX api_tokens_name ON public.api_tokens USING btree (name) WHERE (revoked_at IS NULL);
+
+--
 -- Name: console_sessions_user; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1603,6 +1647,8 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130150000'),
     ('20261130150100'),
     ('20261130150200'),
+    ('20261130160000'),
+    ('20261130160100'),
     ('20261130170000'),
     ('20261130180000'),
     ('20261130190000'),

@@ -121,15 +121,28 @@ SELECT count(*) AS n FROM (
 SELECT count(*) AS n FROM (SELECT 1 FROM dead_letter_jobs AS d WHERE d.discarded_at IS NOT NULL LIMIT @count_cap::int) AS c;
 
 -- name: ListAudit :many
--- The trail, newest first. actor, action and target match from their beginning.
+-- One stretch of the trail, newest first: acts of ids from floor_id up to before. Ids have no gaps, so that the stretch
+-- bounds what is read however rare the filter. actor and target match from their beginning.
 SELECT a.id, a.at, a.actor, a.source, a.action, a.target_kind, a.target, left(coalesce(a.reason, ''), 1000)::text AS reason, a.before, a.after,
   a.affected, coalesce(a.request_id, '')::text AS request_id, coalesce(a.address, '')::text AS address
 FROM operator_actions AS a
-WHERE a.id < @before_id::bigint
+WHERE a.id < @before_id::bigint AND a.id >= @floor_id::bigint
+  AND (sqlc.narg('source')::text IS NULL OR a.source = sqlc.narg('source')::text)
+  AND (sqlc.narg('since')::timestamptz IS NULL OR a.at >= sqlc.narg('since')::timestamptz)
+  AND (sqlc.narg('until')::timestamptz IS NULL OR a.at < sqlc.narg('until')::timestamptz)
   AND (sqlc.narg('actor')::text IS NULL OR starts_with(a.actor, sqlc.narg('actor')::text))
   AND (sqlc.narg('action')::text IS NULL OR a.action = sqlc.narg('action')::text)
   AND (sqlc.narg('target')::text IS NULL OR starts_with(a.target, sqlc.narg('target')::text))
 ORDER BY a.id DESC LIMIT @max_rows::int;
+
+-- name: AuditBounds :one
+-- Between which ids the acts of a time are, 0 without any act. at is when an act's transaction began, and ids follow the
+-- commits: what stands before an act that began an hour before since was committed before since, and what stands behind
+-- one that began an hour after until began after until, unless its transaction took more than an hour.
+SELECT coalesce((SELECT a.id + 1 FROM operator_actions AS a WHERE a.at < sqlc.narg('since')::timestamptz - interval '1 h' ORDER BY a.at DESC LIMIT 1),
+    (SELECT min(a.id) FROM operator_actions AS a), 0)::bigint AS first_id,
+  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= sqlc.narg('until')::timestamptz + interval '1 h' ORDER BY a.at LIMIT 1),
+    (SELECT max(a.id) FROM operator_actions AS a), 0)::bigint AS last_id;
 
 -- name: ListBuilds :many
 -- When each build was first seen, newest first, and on how many workers.

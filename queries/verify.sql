@@ -172,45 +172,64 @@ SELECT bad.rule::text AS rule, ('lease ' || bad.id)::text AS subject, bad.id::bi
 FROM bad ORDER BY bad.id DESC LIMIT @most::int;
 
 -- name: VerifyActs :many
--- What only an operator does has its row in the trail, and the trail is whole. An act on many is one row, whose target is
--- not a job: with one of them in the trail a job's own row is not asked for.
+-- What only an operator does has its row in the trail. An act on many is one row, whose target is not a job: with one of
+-- them in the trail a job's own row is not asked for.
 WITH bulk AS (
   SELECT DISTINCT a.action FROM operator_actions AS a WHERE a.target_kind <> 'job' AND a.action IN ('replay', 'cancel', 'stop', 'discard')),
 act AS MATERIALIZED (
   SELECT a.target, a.action, count(*) AS n FROM operator_actions AS a
   WHERE a.target_kind = 'job' AND a.action IN ('replay', 'cancel', 'stop', 'revoke', 'discard') GROUP BY a.target, a.action),
+bad AS (
+  SELECT j.id::text AS subject, NULL::bigint AS token,
+    format('replayed %s times, %s of them are in the trail', j.replays, coalesce(act.n, 0)) AS detail
+  FROM jobs AS j LEFT JOIN act ON act.target = j.id::text AND act.action = 'replay'
+  WHERE j.replays > coalesce(act.n, 0) AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'replay')
+  UNION ALL
+  SELECT e.job_id::text, e.fencing_token, format('cancelled at %s, by nobody in the trail', e.finished_at)
+  FROM job_executions AS e
+  WHERE e.outcome = 5 AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = e.job_id::text AND act.action IN ('cancel', 'stop', 'revoke'))
+    AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action IN ('cancel', 'stop'))
+  UNION ALL
+  SELECT d.job_id::text, d.fencing_token, format('discarded at %s, by nobody in the trail', d.discarded_at)
+  FROM dead_letter_jobs AS d
+  WHERE d.discarded_at <> d.died_at AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = d.job_id::text AND act.action = 'discard')
+    AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'discard'))
+SELECT 'acts_are_recorded'::text AS rule, bad.subject::text AS subject, coalesce(bad.token, 0)::bigint AS token, bad.detail::text AS detail
+FROM bad ORDER BY bad.subject DESC LIMIT @most::int;
+
+-- name: VerifyTrail :many
+-- The trail is a chain from the act after the last removed one, by default the first, to the act that its head names. The
+-- first broken act comes first.
+WITH head AS (SELECT h.id, h.hash, h.removed_id, h.removed_hash FROM operator_action_head AS h),
 chain AS (
   SELECT a.id, a.previous_hash, lag(a.id) OVER w AS prev_id, lag(a.hash) OVER w AS prev_hash, a.hash,
     operator_action_hash(a.previous_hash, a.id, a.at, a.actor, a.source, a.action, a.target_kind, a.target, a.reason, a.before, a.after,
       a.affected, a.request_id, a.address) AS computed
   FROM operator_actions AS a WINDOW w AS (ORDER BY a.id)),
 bad AS (
-  SELECT 'acts_are_recorded' AS rule, j.id::text AS subject, NULL::bigint AS token,
-    format('replayed %s times, %s of them are in the trail', j.replays, coalesce(act.n, 0)) AS detail
-  FROM jobs AS j LEFT JOIN act ON act.target = j.id::text AND act.action = 'replay'
-  WHERE j.replays > coalesce(act.n, 0) AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'replay')
+  SELECT c.id, CASE
+    WHEN c.hash <> c.computed THEN 'its content is not what was hashed'
+    WHEN c.id > head.id THEN format('the trail ends with act %s by its head: this one was added beside it', head.id)
+    WHEN c.id <> coalesce(c.prev_id, head.removed_id) + 1 THEN CASE
+      WHEN c.id = coalesce(c.prev_id, head.removed_id) + 2 THEN format('act %s before it is missing', c.id - 1)
+      ELSE format('acts %s to %s before it are missing', coalesce(c.prev_id, head.removed_id) + 1, c.id - 1) END
+    WHEN c.previous_hash <> coalesce(c.prev_hash, head.removed_hash) THEN format('it was not made after act %s as that stands now', c.id - 1)
+    WHEN c.id = head.id AND c.hash <> head.hash THEN 'it is the last, and not the one that the head names' END AS detail
+  FROM chain AS c CROSS JOIN head
   UNION ALL
-  SELECT 'acts_are_recorded', e.job_id::text, e.fencing_token, format('cancelled at %s, by nobody in the trail', e.finished_at)
-  FROM job_executions AS e
-  WHERE e.outcome = 5 AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = e.job_id::text AND act.action IN ('cancel', 'stop', 'revoke'))
-    AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action IN ('cancel', 'stop'))
+  SELECT coalesce((SELECT max(a.id) FROM operator_actions AS a), head.removed_id) + 1, format('the trail ends before act %s, which its head names', head.id)
+  FROM head WHERE head.id > coalesce((SELECT max(a.id) FROM operator_actions AS a), head.removed_id)
   UNION ALL
-  SELECT 'acts_are_recorded', d.job_id::text, d.fencing_token, format('discarded at %s, by nobody in the trail', d.discarded_at)
-  FROM dead_letter_jobs AS d
-  WHERE d.discarded_at <> d.died_at AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = d.job_id::text AND act.action = 'discard')
-    AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'discard')
-  UNION ALL
-  SELECT 'trail_is_whole', 'act ' || c.id, NULL, CASE WHEN c.hash <> c.computed THEN 'its content is not what was hashed'
-    ELSE format('it does not follow act %s', c.prev_id) END
-  FROM chain AS c WHERE c.hash <> c.computed OR c.prev_hash <> c.previous_hash OR c.id <> c.prev_id + 1
-  UNION ALL
-  SELECT 'trail_is_whole', 'act ' || h.id, NULL, 'the trail does not end with the act its head names'
-  FROM operator_action_head AS h
-  WHERE h.hash IS DISTINCT FROM (SELECT a.hash FROM operator_actions AS a WHERE a.id = h.id) AND h.id > 0
-    OR h.id < (SELECT max(a.id) FROM operator_actions AS a)),
-counted AS (SELECT bad.*, row_number() OVER (PARTITION BY bad.rule ORDER BY bad.subject DESC) AS n FROM bad)
-SELECT counted.rule::text AS rule, counted.subject::text AS subject, coalesce(counted.token, 0)::bigint AS token, counted.detail::text AS detail
-FROM counted WHERE counted.n <= @most::int ORDER BY counted.rule, counted.n;
+  SELECT 0, 'the trail has no head' WHERE NOT EXISTS (SELECT 1 FROM head))
+SELECT 'trail_is_whole'::text AS rule, ('act ' || bad.id)::text AS subject, 0::bigint AS token, bad.detail::text AS detail
+FROM bad WHERE bad.detail IS NOT NULL ORDER BY bad.id LIMIT @most::int;
+
+-- name: TrailEnd :one
+-- The last act by the head, for whoever keeps its hash elsewhere.
+SELECT h.id, h.hash, h.removed_id, (SELECT count(*) FROM operator_actions AS a)::bigint AS acts FROM operator_action_head AS h;
+
+-- name: TrailHash :one
+SELECT a.hash FROM operator_actions AS a WHERE a.id = @id;
 
 -- name: VerifyKeys :many
 -- The answer to an acknowledged enqueue names a job. What is older than the retention may have been removed.

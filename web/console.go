@@ -120,7 +120,9 @@ func whatToDo(code string, status int) string {
 	case "unsupported-media-type":
 		return "Send Content-Type: application/json, without Content-Encoding."
 	case "unauthenticated":
-		return "Send the token as Authorization: Bearer."
+		return "Send a token as Authorization: Bearer. jobctl tokens create makes one, jobctl tokens list tells which are good."
+	case "forbidden":
+		return "The detail says what is not allowed; scope, if there, is the one that the token lacks."
 	}
 	switch {
 	case status == http.StatusServiceUnavailable:

@@ -64,6 +64,7 @@ type problem struct {
 	RequestID string     `json:"request_id"`
 	JobID     string     `json:"job_id,omitempty"`
 	JobStatus string     `json:"job_status,omitempty"`
+	Scope     auth.Scope `json:"scope,omitempty"` // the one that is lacking
 	Errors    []api.Flaw `json:"errors,omitempty"`
 
 	retryAfter string
@@ -85,7 +86,7 @@ func problemOf(err error) problem {
 	)
 	switch {
 	case errors.As(err, &refusal):
-		return problem{Code: refusal.Code, Detail: refusal.Detail}
+		return problem{Code: refusal.Code, Detail: refusal.Detail, Scope: refusal.Scope}
 	case errors.As(err, &bad):
 		return problem{Code: bad.Code, Detail: bad.Detail, Errors: bad.Flaws}
 	case errors.As(err, &validation):

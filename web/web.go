@@ -46,6 +46,9 @@ type Config struct {
 	// Token is asked for everywhere but at the probes; MetricsToken, if set,
 	// instead of it at /metrics.
 	Token, MetricsToken string
+	// Tokens are those of the database, each as good as Token within its scopes and
+	// queues. Default: there are none.
+	Tokens auth.Tokens
 	// PublicURL is the address callers use, without a trailing slash; its host is
 	// answered to.
 	PublicURL string
@@ -88,7 +91,7 @@ func newEcho(c Config) (*echo.Echo, error) {
 		return nil, errors.New("new server: Engine, Read and Metrics are required")
 	}
 	guard, err := auth.New(auth.Config{
-		Token: c.Token, MetricsToken: c.MetricsToken, Addr: c.Addr, Development: c.Development, PublicURL: c.PublicURL,
+		Token: c.Token, Tokens: c.Tokens, MetricsToken: c.MetricsToken, Addr: c.Addr, Development: c.Development, PublicURL: c.PublicURL,
 		TrustedProxies: c.TrustedProxies,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ var exitsByCode = map[string]int{
 // steps are the next step for each code of the API.
 var steps = map[string]string{
 	"unauthenticated":           "Set JOBCTL_TOKEN, or JOBCTL_TOKEN_FILE to the path of a file that holds the token.",
-	"forbidden":                 "Use a token with that right.",
+	"forbidden":                 "Use a token with that right: jobctl tokens create makes one.",
 	"not-found":                 "Look for it with: jobctl jobs list, jobctl dlq list, jobctl queues list",
 	"not-cancellable":           "See where it stands with: jobctl jobs get %s",
 	"not-dead":                  "See where it stands with: jobctl jobs get %s",

@@ -20,6 +20,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/db"
 	"github.com/reliable-job-engine/reliable-job-engine/db/dbtest"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/web"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
@@ -46,13 +47,14 @@ func TestScripts(t *testing.T) {
 				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("JOBCTL_SERVER", s.url)
+					env.Setenv("GUARDED", s.guarded)
 					env.Setenv("DATABASE_URL", s.database)
 					env.Setenv("EMPTY_URL", s.empty)
 					env.Setenv("CLOSED", closedAddress(t))
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits": exits, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount, "sql": runSQL,
+					"exits": exits, "becomes": becomes, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount, "sql": runSQL,
 				},
 			})
 		})
@@ -64,17 +66,34 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
 	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := 0
+	if code := runCode(ts, args[1:]); code != args[0] {
+		ts.Fatalf("exit code %s, want %s", code, args[0])
+	}
+}
+
+// becomes CODE COMMAND... repeats a command until it ends with that code.
+func becomes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: becomes CODE COMMAND...")
+	}
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		if runCode(ts, args[1:]) == args[0] {
+			return
+		}
+	}
+	ts.Fatalf("%s does not end with exit code %s within %s", strings.Join(args[1:], " "), args[0], waitLimit)
+}
+
+func runCode(ts *testscript.TestScript, args []string) string {
+	err := ts.Exec(args[0], args[1:]...)
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else if err != nil {
+	switch {
+	case err == nil:
+		return "0"
+	case !errors.As(err, &exit):
 		ts.Fatalf("%v", err)
 	}
-	if strconv.Itoa(code) != args[0] {
-		ts.Fatalf("exit code %d, want %s", code, args[0])
-	}
+	return strconv.Itoa(exit.ExitCode())
 }
 
 // capture NAME sets a variable to what stands on stdout.
@@ -86,7 +105,10 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // testServer is the API and an engine in this process.
-type testServer struct{ url, database, empty string }
+type testServer struct {
+	url, database, empty string
+	guarded              string // a second listener, which asks for a token
+}
 
 func startServer(t *testing.T) testServer {
 	t.Helper()
@@ -132,13 +154,24 @@ func startServer(t *testing.T) testServer {
 		t.Fatal(err)
 	}
 	build := ops.Build{Version: "test"}
-	h, err := web.New(web.Config{Engine: e.Client(), Read: read, Metrics: ops.NewMetrics(build), Build: build, Addr: ln.Addr().String(), Development: true,
-		Ready: []ops.Check{{Name: "database", Run: pool.Ping}, {Name: "migrations", Tell: true, Run: func(ctx context.Context) error { return db.CheckSchema(ctx, pool) }}}})
+	c := web.Config{Engine: e.Client(), Read: read, Metrics: ops.NewMetrics(build), Build: build, Addr: ln.Addr().String(), Development: true,
+		Ready: []ops.Check{{Name: "database", Run: pool.Ping}, {Name: "migrations", Tell: true, Run: func(ctx context.Context) error { return db.CheckSchema(ctx, pool) }}}}
+	h, err := web.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serveUntilEnd(t, ln, h)
 	s.url = "http://" + ln.Addr().String()
+
+	c.Token, c.Tokens = "rje_bootstrap0123456789abcdef01234567", access.NewTokens(pool, nil)
+	if h, err = web.New(c); err != nil {
+		t.Fatal(err)
+	}
+	if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	serveUntilEnd(t, ln, h)
+	s.guarded = "http://" + ln.Addr().String()
 	return s
 }
 

@@ -13,10 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/boot"
+	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
 	"github.com/reliable-job-engine/reliable-job-engine/db"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
@@ -160,13 +162,21 @@ func addReason(cmd *cobra.Command, reason *string) {
 
 // onUsers does something to the accounts of the database.
 func (a *app) onUsers(ctx context.Context, do func(ctx context.Context, users *access.Accounts) error) error {
+	return a.onDatabase(ctx, "jobctl users", func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
+		users := access.New(access.Config{Pool: pool, IdleTTL: cfg.Auth.SessionIdleTTL, TTL: cfg.Auth.SessionTTL})
+		return userFailure(do(ctx, users))
+	})
+}
+
+// onDatabase does something on the database, whose schema must be this build's.
+func (a *app) onDatabase(ctx context.Context, as string, do func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error) error {
 	cfg, at, err := a.database()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.limit(databaseTimeout))
 	defer cancel()
-	pool, err := boot.OpenPool(ctx, cfg, at, "jobctl users")
+	pool, err := boot.OpenPool(ctx, cfg, at, as)
 	if err != nil {
 		return databaseFailure(err)
 	}
@@ -174,8 +184,7 @@ func (a *app) onUsers(ctx context.Context, do func(ctx context.Context, users *a
 	if err := db.CheckSchema(ctx, pool); err != nil {
 		return databaseFailure(err)
 	}
-	users := access.New(access.Config{Pool: pool, IdleTTL: cfg.Auth.SessionIdleTTL, TTL: cfg.Auth.SessionTTL})
-	return userFailure(do(ctx, users))
+	return do(ctx, cfg, pool)
 }
 
 // userFailure gives errors of accounts their exit codes.

@@ -10,6 +10,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/boot"
 	"github.com/reliable-job-engine/reliable-job-engine/cmd/internal/config"
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/web"
 	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
@@ -47,6 +48,7 @@ func serve(p *boot.Process) error {
 	}
 	c := webConfig(p, pool, read, e, metrics)
 	c.Accounts, c.AuthMode, c.Console = accounts, auth.Mode(p.Config.Auth.Mode), consoleConfig(p, pool)
+	c.Tokens = access.NewTokens(pool, p.Log)
 	handler, err := web.New(c)
 	if err != nil {
 		return err

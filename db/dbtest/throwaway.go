@@ -14,7 +14,7 @@ import (
 // settings keep a test's Postgres small, and let many pools connect at once.
 var settings = map[string]string{
 	"shared_buffers":     "64MB",
-	"max_connections":    "200",
+	"max_connections":    "400",
 	"synchronous_commit": "on",
 }
 

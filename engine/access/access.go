@@ -1,26 +1,22 @@
-// Package access keeps the people who use the console and their sessions. It is
-// the only place where their tables are read and written; every act writes its
-// row of operator_actions in its own transaction.
+// Package access keeps the people who use the console with their sessions, and the
+// tokens of programs that call the API. It is the only place where their tables
+// are read and written; every act writes its row of operator_actions in its own
+// transaction.
 //
-// A password is kept as an argon2id hash, a session's token as its SHA-256. A
-// change of role, a disabled account and a new password end a person's sessions
-// with the commit, on all servers: none keeps a session in its memory.
+// A password is kept as an argon2id hash, the token of a session or a program as
+// its SHA-256. A change of role, a disabled account and a new password end a
+// person's sessions with the commit, on all servers: none keeps a session in its
+// memory.
 package access
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/reliable-job-engine/reliable-job-engine/engine"
-	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 )
 
 // The defaults of [Config].
@@ -60,9 +56,7 @@ type Config struct {
 // Accounts are the people of one installation. Several servers may each have one
 // on the same database. All methods may be called by several goroutines.
 type Accounts struct {
-	pool  *pgxpool.Pool
-	q     *dbsqlc.Queries
-	log   *slog.Logger
+	ledger
 	idle  time.Duration
 	total time.Duration
 	hash  *hasher
@@ -70,10 +64,7 @@ type Accounts struct {
 
 // New returns the accounts kept in c.Pool, which stays the caller's.
 func New(c Config) *Accounts {
-	a := &Accounts{pool: c.Pool, q: dbsqlc.New(), log: c.Log, idle: c.IdleTTL, total: c.TTL}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	a := &Accounts{ledger: newLedger("user", c.Pool, c.Log), idle: c.IdleTTL, total: c.TTL}
 	if a.idle <= 0 {
 		a.idle = DefaultIdleTTL
 	}
@@ -111,69 +102,11 @@ func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("too many tries to sign in; the next is allowed in %s", e.Wait.Round(time.Second))
 }
 
-// RuleError says that a name, password or role breaks a rule. It holds none of them.
+// RuleError says that a name, password, role, scope, queue or expiry breaks a rule.
+// It holds no password.
 type RuleError struct {
-	Field  string // name, password or role
+	Field  string // name, password, role, scope, queue or expiry
 	Detail string // ends a sentence that begins with the field
 }
 
 func (e *RuleError) Error() string { return e.Field + " " + e.Detail }
-
-// act runs do and writes the act's audit row in one transaction, then logs it.
-func (a *Accounts) act(ctx context.Context, by engine.Actor, action, target string, do func(tx pgx.Tx) (change, error)) error {
-	err := pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
-		c, err := do(tx)
-		if err != nil {
-			return err
-		}
-		return a.record(ctx, tx, by, action, target, c)
-	})
-	if err != nil {
-		return err
-	}
-	a.logAct(ctx, by, action, target)
-	return nil
-}
-
-func (a *Accounts) logAct(ctx context.Context, by engine.Actor, action, target string) {
-	a.log.InfoContext(ctx, engine.LogOperatorAction, "actor", by.Name, "action", action, "target", target, "reason", by.Reason)
-}
-
-// change is what an act did, for its audit row.
-type change struct {
-	before, after any
-	affected      int
-}
-
-func (a *Accounts) record(ctx context.Context, tx pgx.Tx, by engine.Actor, action, target string, c change) error {
-	p := dbsqlc.RecordActionParams{Actor: by.Name, Source: by.Source, Action: action, TargetKind: "user", Target: target,
-		Reason: optional(by.Reason), Affected: int32(c.affected), RequestID: optional(by.RequestID), Address: optional(by.Address)}
-	if p.Source == "" {
-		p.Source = "go"
-	}
-	var err error
-	if p.Before, err = asJSON(c.before); err != nil {
-		return err
-	}
-	if p.After, err = asJSON(c.after); err != nil {
-		return err
-	}
-	if _, err := a.q.RecordAction(ctx, tx, p); err != nil {
-		return fmt.Errorf("record action %s: %w", action, err)
-	}
-	return nil
-}
-
-func asJSON(v any) ([]byte, error) {
-	if v == nil {
-		return nil, nil
-	}
-	return json.Marshal(v)
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}

@@ -195,7 +195,7 @@ func (r *Reader) pulseDeaths(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error 
 }
 
 func (r *Reader) pulseChanges(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error {
-	acts, err := r.q.ListAudit(ctx, tx, maxID, nil, nil, nil, PulseActions)
+	acts, err := r.q.ListAudit(ctx, tx, dbsqlc.ListAuditParams{BeforeID: maxID, MaxRows: PulseActions})
 	if err != nil {
 		return fmt.Errorf("list last acts: %w", err)
 	}
@@ -241,44 +241,3 @@ func (r *Reader) pulseTotals(ctx context.Context, tx pgx.Tx, p, _ *Pulse) error 
 }
 
 const maxID = int64(1<<63 - 1)
-
-func actionsOf(rows []dbsqlc.ListAuditRow) []Action {
-	list := make([]Action, len(rows))
-	for i, x := range rows {
-		list[i] = Action{
-			ID: x.ID, At: x.At.UTC(), Actor: x.Actor, Source: x.Source, Action: x.Action, TargetKind: x.TargetKind, Target: x.Target,
-			Reason: x.Reason, RequestID: x.RequestID, Address: x.Address, Before: rawJSON(x.Before), After: rawJSON(x.After),
-			Affected: int(x.Affected),
-		}
-	}
-	return list
-}
-
-// AuditFilter chooses entries of the trail. Actor and Target match from their
-// beginning; empty fields ask for everything.
-type AuditFilter struct {
-	Actor, Action, Target string
-	Before                int64 // continues after the entry of this id; 0 starts at the newest
-	Limit                 int
-}
-
-// Audit lists what people, tokens and programs did, newest first. next is the
-// Before of the next page, 0 at the end.
-func (r *Reader) Audit(ctx context.Context, f AuditFilter) (list []Action, next int64, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	limit := clampLimit(f.Limit)
-	if f.Before <= 0 {
-		f.Before = maxID
-	}
-	rows, err := r.q.ListAudit(ctx, r.pool, f.Before, filter(f.Actor), filter(f.Action), filter(f.Target), int32(limit+1))
-	if err != nil {
-		return nil, 0, fmt.Errorf("list audit trail: %w", err)
-	}
-	list = actionsOf(rows)
-	if len(list) > limit {
-		list = list[:limit]
-		next = list[limit-1].ID
-	}
-	return list, next, nil
-}

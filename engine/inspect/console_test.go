@@ -138,22 +138,6 @@ func TestDeadGroupsLeaveDiscardedOnesOut(t *testing.T) {
 	}
 }
 
-func TestAuditPagesNewestFirst(t *testing.T) {
-	s := newStage(t)
-	for range 5 {
-		s.exec(`SELECT record_operator_action('ann', 'console', 'replay', 'job', 'x1', NULL, NULL, NULL, 1, NULL, NULL)`)
-	}
-	s.exec(`SELECT record_operator_action('bob', 'api', 'cancel', 'job', 'x2', NULL, NULL, NULL, 1, NULL, NULL)`)
-	list, next, err := s.r.Audit(s.ctx, inspect.AuditFilter{Actor: "an", Limit: 3})
-	if err != nil || len(list) != 3 || next != list[2].ID || list[0].ID < list[1].ID {
-		t.Fatalf("Audit = %v, %d, %v, want the newest 3 of ann", list, next, err)
-	}
-	list, next, err = s.r.Audit(s.ctx, inspect.AuditFilter{Actor: "an", Limit: 3, Before: next})
-	if err != nil || len(list) != 2 || next != 0 {
-		t.Errorf("second page = %v, %d, %v, want 2 and the end", list, next, err)
-	}
-}
-
 func TestWorkerWithItsRuns(t *testing.T) {
 	s := newStage(t)
 	w := s.worker("w1", 10, 1, []string{"mail"}, 0)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 )
 
 var reasons = []engine.Reason{engine.ReasonExhausted, engine.ReasonPermanent, engine.ReasonPoison, engine.ReasonExpired}
@@ -53,6 +54,9 @@ func (a *API) getDead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if !auth.Caller(c).MayTouch(d.Queue) {
+		return engine.ErrJobNotFound
+	}
 	out := deadOf(d.DeadLetter)
 	out.Stack, out.Worker, out.Payload, out.Tags = d.Stack, d.Worker, d.Job.Payload, d.Job.Tags
 	return answer(c, http.StatusOK, out)
@@ -80,8 +84,12 @@ func (a *API) actAnswering(c echo.Context, status int, name string, do func(cont
 	if err != nil {
 		return err
 	}
+	by := a.actor(c, reason)
+	if by.Version, err = a.own(c, id); err != nil {
+		return err
+	}
 	ctx := c.Request().Context()
-	err = do(ctx, id, a.actor(c, reason))
+	err = do(ctx, id, by)
 	var state *engine.StateError
 	switch {
 	case err == nil:

@@ -38,6 +38,9 @@ func (a *API) createJob(c echo.Context) error {
 	if err := q.idempotencyKey(c); err != nil {
 		return err
 	}
+	if err := mayEnqueue(c, q.options); err != nil {
+		return err
+	}
 	q.traceContext(c)
 	done, err := a.Engine.Enqueue(c.Request().Context(), q.args, q.options)
 	if err != nil {
@@ -157,6 +160,9 @@ func (a *API) getJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if !auth.Caller(c).MayTouch(job.Queue) {
+		return engine.ErrJobNotFound
+	}
 	h := c.Response().Header()
 	h.Set("ETag", etag(job, q.text("include")))
 	h.Set(echo.HeaderCacheControl, "no-cache")
@@ -211,7 +217,7 @@ func (a *API) listLogs(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}
@@ -237,7 +243,7 @@ func (a *API) listAttempts(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}
@@ -262,7 +268,7 @@ func (a *API) getResult(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}

@@ -191,8 +191,11 @@ func (a *API) operate(c echo.Context, spec engine.OperationSpec) error {
 	if err != nil {
 		return err
 	}
-	if scope := scopeOf(q.spec.Action); !auth.Caller(c).May(scope) {
-		return &auth.Refusal{Code: "forbidden", Detail: "To " + strings.ReplaceAll(string(q.spec.Action), "_", " ") + " needs the scope " + string(scope) + "."}
+	if err := auth.Need(c, scopeOf(q.spec.Action)); err != nil {
+		return err
+	}
+	if err := mayName(c, q.spec.Select.Queue, "Select by queue, beside whatever else."); err != nil {
+		return err
 	}
 	ctx := c.Request().Context()
 	if q.dryRun {
@@ -223,9 +226,11 @@ func (a *API) listOperations(c echo.Context) error {
 	}
 	more := len(list) > limit
 	list = list[:min(len(list), limit)]
-	out := listJSON[operationJSON]{Data: make([]operationJSON, len(list))}
-	for i, o := range list {
-		out.Data[i] = operationOf(o)
+	out := listJSON[operationJSON]{Data: make([]operationJSON, 0, len(list))}
+	for _, o := range list {
+		if mayTouchOperation(c, o) {
+			out.Data = append(out.Data, operationOf(o))
+		}
 	}
 	if more {
 		last := list[len(list)-1]
@@ -248,7 +253,7 @@ func (a *API) getOperation(c echo.Context) error {
 // answerOperation tells what came of its jobs too.
 func (a *API) answerOperation(c echo.Context, id engine.ID) error {
 	ctx := c.Request().Context()
-	o, err := a.Engine.Operation(ctx, id)
+	o, err := a.ownOperation(c, id)
 	if err != nil {
 		return err
 	}
@@ -286,12 +291,12 @@ func (a *API) steerOperation(act string, do func(context.Context, engine.ID, eng
 			return err
 		}
 		ctx := c.Request().Context()
-		o, err := a.Engine.Operation(ctx, id)
+		o, err := a.ownOperation(c, id)
 		if err != nil {
 			return err
 		}
-		if scope := scopeOf(o.Action); !auth.Caller(c).May(scope) {
-			return &auth.Refusal{Code: "forbidden", Detail: "This operation needs the scope " + string(scope) + "."}
+		if err := auth.Need(c, scopeOf(o.Action)); err != nil {
+			return err
 		}
 		if err := do(ctx, id, a.actor(c, reason)); err != nil {
 			a.Acts.OperatorAction("operation "+act, "refused")

@@ -104,6 +104,19 @@ func (q *query) flag(name string) bool {
 	return false
 }
 
+// instant reads a time; zero if it is not given.
+func (q *query) instant(name string) time.Time {
+	if !q.values.Has(name) {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, q.values.Get(name))
+	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
+		q.refuse(name, "invalid", "a time such as 2026-12-01T06:00:00Z")
+		return time.Time{}
+	}
+	return t
+}
+
 // states reads status, several by comma or repetition; running is leased too.
 func (q *query) states() []engine.State {
 	var states []engine.State
@@ -159,6 +172,7 @@ type cursor struct {
 	Of     string              `json:"of"`
 	Before engine.ID           `json:"b"`
 	At     time.Time           `json:"t,omitzero"`
+	N      int64               `json:"n,omitzero"`
 	Dead   *inspect.DeadCursor `json:"d,omitempty"`
 }
 
@@ -199,7 +213,7 @@ func (q *query) cursor(list string) cursor {
 		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
 	case given.Of != c.Of:
 		q.refuse("cursor", "invalid", "it belongs to another list or filter; start without one")
-	case !given.At.IsZero() && (given.At.Year() < 1970 || given.At.Year() > 9999),
+	case given.N < 0, !given.At.IsZero() && (given.At.Year() < 1970 || given.At.Year() > 9999),
 		given.Dead != nil && (given.Dead.DiedAt.Year() < 1970 || given.Dead.DiedAt.Year() > 9999):
 		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
 	default:

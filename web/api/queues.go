@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 )
 
 func (a *API) listQueues(c echo.Context) error {
@@ -17,9 +18,11 @@ func (a *API) listQueues(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	out := listJSON[queueJSON]{Data: make([]queueJSON, len(queues))}
-	for i, q := range queues {
-		out.Data[i] = queueOf(q)
+	out := listJSON[queueJSON]{Data: make([]queueJSON, 0, len(queues))}
+	for _, q := range queues {
+		if auth.Caller(c).MayTouch(q.Name) {
+			out.Data = append(out.Data, queueOf(q))
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }
@@ -34,6 +37,9 @@ func (a *API) getQueue(c echo.Context) error {
 		if name, err = url.PathUnescape(name); err != nil {
 			return inspect.ErrQueueNotFound
 		}
+	}
+	if err := mayName(c, name, nameQueue); err != nil {
+		return err
 	}
 	q, err := a.Read.Queue(c.Request().Context(), name)
 	if err != nil {
@@ -55,9 +61,12 @@ func (a *API) listWorkers(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	out := listJSON[workerJSON]{Data: make([]workerJSON, len(workers))}
-	for i, w := range workers {
-		out.Data[i] = workerOf(w, leader)
+	out := listJSON[workerJSON]{Data: make([]workerJSON, 0, len(workers))}
+	for _, w := range workers {
+		var ok bool
+		if w.Queues, ok = ownQueues(c, w.Queues); ok {
+			out.Data = append(out.Data, workerOf(w, leader))
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }

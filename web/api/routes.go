@@ -52,6 +52,7 @@ type Reader interface {
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	Workers(ctx context.Context) ([]inspect.Worker, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)
+	Audit(ctx context.Context, f inspect.AuditFilter) ([]inspect.Action, int64, error)
 }
 
 var (
@@ -93,7 +94,7 @@ func (a *API) Mount(e *echo.Echo) {
 	read, write, dead := auth.RequireScope(auth.ScopeJobsRead), auth.RequireScope(auth.ScopeJobsWrite), auth.RequireScope(auth.ScopeDLQWrite)
 	for _, base := range []string{"/api/v1", ""} {
 		e.POST(base+"/jobs", a.createJob, write)
-		e.GET(base+"/jobs", a.listJobs, read)
+		e.GET(base+"/jobs", a.listJobs, read, byQueue)
 		e.GET(base+"/jobs/:id", a.getJob, read)
 		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
 	}
@@ -105,7 +106,7 @@ func (a *API) Mount(e *echo.Echo) {
 	e.GET("/api/v1/jobs/:id/result", a.getResult, read)
 	e.GET("/api/v1/queues", a.listQueues, read)
 	e.GET("/api/v1/queues/:name", a.getQueue, read)
-	e.GET("/api/v1/dlq", a.listDead, read)
+	e.GET("/api/v1/dlq", a.listDead, read, byQueue)
 	e.GET("/api/v1/dlq/:id", a.getDead, read)
 	e.POST("/api/v1/dlq/:id/replay", a.replay, dead)
 	e.POST("/api/v1/dlq/:id/discard", a.discard, dead)
@@ -120,4 +121,5 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/operations/:id/continue", a.steerOperation("continue", a.Engine.ContinueOperation), read)
 	e.POST("/api/v1/operations/:id/stop", a.steerOperation("stop", a.Engine.StopOperation), read)
 	e.GET("/api/v1/workers", a.listWorkers, read)
+	e.GET("/api/v1/audit", a.listAudit, read)
 }

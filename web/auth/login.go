@@ -160,19 +160,19 @@ func loginFields(c echo.Context) (url.Values, error) {
 	r := c.Request()
 	kind, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
 	if err != nil || kind != echo.MIMEApplicationForm {
-		return nil, &Refusal{"unsupported-media-type", "Send a form, as the page does."}
+		return nil, &Refusal{Code: "unsupported-media-type", Detail: "Send a form, as the page does."}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, maxLogin))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
-		return nil, &Refusal{"payload-too-large", "The form is larger than 16 KiB."}
+		return nil, &Refusal{Code: "payload-too-large", Detail: "The form is larger than 16 KiB."}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read form: %w", err)
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, &Refusal{"bad-query", "The form was not understood."}
+		return nil, &Refusal{Code: "bad-query", Detail: "The form was not understood."}
 	}
 	return form, nil
 }

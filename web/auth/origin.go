@@ -66,7 +66,7 @@ func (g *Guard) SameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		if !g.hosts.known(r.Host, r) {
-			return &Refusal{"forbidden", "This server does not answer to that host; PUBLIC_URL sets its name."}
+			return &Refusal{Code: "forbidden", Detail: "This server does not answer to that host; PUBLIC_URL sets its name."}
 		}
 		if safe(r.Method) {
 			return next(c)
@@ -74,12 +74,12 @@ func (g *Guard) SameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 		switch site := r.Header.Get("Sec-Fetch-Site"); site {
 		case "", "same-origin", "none":
 		default:
-			return &Refusal{"forbidden", "A write from another site is refused."}
+			return &Refusal{Code: "forbidden", Detail: "A write from another site is refused."}
 		}
 		for _, origin := range r.Header.Values(echo.HeaderOrigin) {
 			u, err := url.Parse(origin)
 			if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) && !g.public(u.Host, r) {
-				return &Refusal{"forbidden", "A write from another origin is refused."}
+				return &Refusal{Code: "forbidden", Detail: "A write from another origin is refused."}
 			}
 		}
 		return next(c)

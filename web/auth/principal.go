@@ -4,8 +4,11 @@ package auth
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 )
 
 // Kind is what a caller is.
@@ -18,29 +21,53 @@ const (
 	KindAnonymous Kind = "anonymous"
 )
 
-// Scope is one right of a token.
-type Scope string
+// Scope is one right. What follows from each is said at [access.Scope].
+type Scope = access.Scope
 
 // The scopes.
 const (
-	ScopeJobsRead    Scope = "jobs:read"
-	ScopeJobsWrite   Scope = "jobs:write"
-	ScopeQueuesWrite Scope = "queues:write"
-	ScopeDLQWrite    Scope = "dlq:write"
-	ScopeAdmin       Scope = "admin"
+	ScopeJobsRead    = access.ScopeJobsRead
+	ScopeJobsWrite   = access.ScopeJobsWrite
+	ScopeQueuesWrite = access.ScopeQueuesWrite
+	ScopeDLQWrite    = access.ScopeDLQWrite
+	ScopeAdmin       = access.ScopeAdmin
 )
 
 // Principal is who calls.
 type Principal struct {
-	// Name stands in the audit trail.
+	// Name stands in the audit trail: a person's as it is, a token's as token:NAME.
 	Name   string
 	Kind   Kind
 	Scopes []Scope
+	// Queues are all that the caller may touch; nil is every queue.
+	Queues []string
 }
 
-// May tells whether p has a scope; admin has all.
+// May tells whether p may do what needs s.
 func (p Principal) May(s Scope) bool {
-	return slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, ScopeAdmin)
+	return slices.ContainsFunc(p.Scopes, func(has Scope) bool { return has.Allows(s) })
+}
+
+// Limited tells whether p may touch some queues only.
+func (p Principal) Limited() bool { return p.Queues != nil }
+
+// MayTouch tells whether p may read and act on what is in a queue.
+func (p Principal) MayTouch(queue string) bool {
+	return !p.Limited() || slices.Contains(p.Queues, queue)
+}
+
+// Needs is nil if p may do what needs s, else the refusal.
+func (p Principal) Needs(s Scope) error {
+	if p.May(s) {
+		return nil
+	}
+	return &Refusal{Code: "forbidden", Detail: "This needs the scope " + string(s) + ".", Scope: s}
+}
+
+// LimitedTo refuses p something that is not within its queues. detail says what,
+// and the queues follow.
+func (p Principal) LimitedTo(detail string) error {
+	return &Refusal{Code: "forbidden", Detail: detail + " This token is limited to: " + strings.Join(p.Queues, ", ") + "."}
 }
 
 const principalKey = "principal"
@@ -55,7 +82,11 @@ func Caller(c echo.Context) Principal {
 }
 
 // Refusal is a request that is not let through. Code is one of the API's problem
-// codes; Detail is for the caller.
-type Refusal struct{ Code, Detail string }
+// codes; Detail is for the caller; Scope is the one that the caller lacks, if a
+// scope would do.
+type Refusal struct {
+	Code, Detail string
+	Scope        Scope
+}
 
 func (e *Refusal) Error() string { return e.Code + ": " + e.Detail }

@@ -208,7 +208,7 @@ func SessionEnds(c echo.Context) time.Time {
 // turnAway answers a request without a session.
 func (s *Sessions) turnAway(c echo.Context, base string) error {
 	if fragment(c.Request()) {
-		return &Refusal{"unauthenticated", "Your session has ended. Sign in again."}
+		return &Refusal{Code: "unauthenticated", Detail: "Your session has ended. Sign in again."}
 	}
 	noStore(c)
 	return c.Redirect(http.StatusSeeOther, loginURL(base, c.Request()))
@@ -268,10 +268,10 @@ func (s *Sessions) SignOut(c echo.Context) error {
 }
 
 // RequireToken is g's, but asks for no token where nobody needs to sign in, and
-// lets nobody in where a sign-in is needed and no token is set.
+// always for one where a sign-in is needed.
 func (s *Sessions) RequireToken(g *Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		ask := g.RequireToken(next)
+		ask := g.askForToken(next)
 		return func(c echo.Context) error {
 			if open[c.Path()] || c.Path() == MetricsPath && g.metrics != g.token {
 				return ask(c)
@@ -283,8 +283,6 @@ func (s *Sessions) RequireToken(g *Guard) echo.MiddlewareFunc {
 			case isOpen:
 				c.Set(principalKey, Principal{Name: NoSignIn, Kind: KindAnonymous, Scopes: []Scope{ScopeAdmin}})
 				return next(c)
-			case g.token == nil:
-				return &Refusal{"unauthenticated", "Sign-in is set up, and the API has no token yet: BOOTSTRAP_TOKEN sets one."}
 			}
 			return ask(c)
 		}

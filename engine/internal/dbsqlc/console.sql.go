@@ -12,6 +12,28 @@ import (
 	"github.com/google/uuid"
 )
 
+const AuditBounds = `-- name: AuditBounds :one
+SELECT coalesce((SELECT a.id + 1 FROM operator_actions AS a WHERE a.at < $1::timestamptz - interval '1 h' ORDER BY a.at DESC LIMIT 1),
+    (SELECT min(a.id) FROM operator_actions AS a), 0)::bigint AS first_id,
+  coalesce((SELECT a.id FROM operator_actions AS a WHERE a.at >= $2::timestamptz + interval '1 h' ORDER BY a.at LIMIT 1),
+    (SELECT max(a.id) FROM operator_actions AS a), 0)::bigint AS last_id
+`
+
+type AuditBoundsRow struct {
+	FirstID int64
+	LastID  int64
+}
+
+// Between which ids the acts of a time are, 0 without any act. at is when an act's transaction began, and ids follow the
+// commits: what stands before an act that began an hour before since was committed before since, and what stands behind
+// one that began an hour after until began after until, unless its transaction took more than an hour.
+func (q *Queries) AuditBounds(ctx context.Context, db DBTX, since *time.Time, until *time.Time) (AuditBoundsRow, error) {
+	row := db.QueryRow(ctx, AuditBounds, since, until)
+	var i AuditBoundsRow
+	err := row.Scan(&i.FirstID, &i.LastID)
+	return i, err
+}
+
 const CountClosed = `-- name: CountClosed :many
 SELECT 1::smallint AS outcome,
   (SELECT count(*) FROM (SELECT 1 FROM job_executions AS e WHERE e.outcome = 1 LIMIT $1::int) AS c)::bigint AS n
@@ -296,12 +318,27 @@ const ListAudit = `-- name: ListAudit :many
 SELECT a.id, a.at, a.actor, a.source, a.action, a.target_kind, a.target, left(coalesce(a.reason, ''), 1000)::text AS reason, a.before, a.after,
   a.affected, coalesce(a.request_id, '')::text AS request_id, coalesce(a.address, '')::text AS address
 FROM operator_actions AS a
-WHERE a.id < $1::bigint
-  AND ($2::text IS NULL OR starts_with(a.actor, $2::text))
-  AND ($3::text IS NULL OR a.action = $3::text)
-  AND ($4::text IS NULL OR starts_with(a.target, $4::text))
-ORDER BY a.id DESC LIMIT $5::int
+WHERE a.id < $1::bigint AND a.id >= $2::bigint
+  AND ($3::text IS NULL OR a.source = $3::text)
+  AND ($4::timestamptz IS NULL OR a.at >= $4::timestamptz)
+  AND ($5::timestamptz IS NULL OR a.at < $5::timestamptz)
+  AND ($6::text IS NULL OR starts_with(a.actor, $6::text))
+  AND ($7::text IS NULL OR a.action = $7::text)
+  AND ($8::text IS NULL OR starts_with(a.target, $8::text))
+ORDER BY a.id DESC LIMIT $9::int
 `
+
+type ListAuditParams struct {
+	BeforeID int64
+	FloorID  int64
+	Source   *string
+	Since    *time.Time
+	Until    *time.Time
+	Actor    *string
+	Action   *string
+	Target   *string
+	MaxRows  int32
+}
 
 type ListAuditRow struct {
 	ID         int64
@@ -319,14 +356,19 @@ type ListAuditRow struct {
 	Address    string
 }
 
-// The trail, newest first. actor, action and target match from their beginning.
-func (q *Queries) ListAudit(ctx context.Context, db DBTX, beforeID int64, actor *string, action *string, target *string, maxRows int32) ([]ListAuditRow, error) {
+// One stretch of the trail, newest first: acts of ids from floor_id up to before. Ids have no gaps, so that the stretch
+// bounds what is read however rare the filter. actor and target match from their beginning.
+func (q *Queries) ListAudit(ctx context.Context, db DBTX, arg ListAuditParams) ([]ListAuditRow, error) {
 	rows, err := db.Query(ctx, ListAudit,
-		beforeID,
-		actor,
-		action,
-		target,
-		maxRows,
+		arg.BeforeID,
+		arg.FloorID,
+		arg.Source,
+		arg.Since,
+		arg.Until,
+		arg.Actor,
+		arg.Action,
+		arg.Target,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err

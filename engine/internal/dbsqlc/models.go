@@ -11,6 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type ApiToken struct {
+	ID         string
+	TokenHash  []byte
+	Name       string
+	Scopes     []string
+	Queues     []string
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+}
+
 type ConsoleSession struct {
 	ID        int64
 	TokenHash []byte
@@ -312,9 +325,11 @@ type OperatorAction struct {
 }
 
 type OperatorActionHead struct {
-	Singleton bool
-	ID        int64
-	Hash      []byte
+	Singleton   bool
+	ID          int64
+	Hash        []byte
+	RemovedID   int64
+	RemovedHash []byte
 }
 
 type Queue struct {
