@@ -1,3 +1,8 @@
+-- name: PinPlans :exec
+-- For the rest of the transaction, the plans that the tests hold: with the values in view the planner sorts a whole lane
+-- rather than walk 10,000 rows of it (390 ms instead of 15 at 600,000 jobs).
+SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true);
+
 -- name: ExplainPlace :one
 -- What a claim asks about one job, and what stands around it. free is the claim's own condition on a queue. 'epoch' stands
 -- for none. The last act on the queue tells who paused it, if it is as young as the pause.

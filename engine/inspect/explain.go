@@ -150,6 +150,9 @@ func (r *Reader) Explain(ctx context.Context, id engine.ID, now time.Time) (Expl
 	defer cancel()
 	var x Explanation
 	err := pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		if err = r.q.PinPlans(ctx, tx); err != nil {
+			return err
+		}
 		x, err = r.explain(ctx, tx, id, now)
 		return err
 	})

@@ -237,3 +237,14 @@ func (q *Queries) ListClaimers(ctx context.Context, db DBTX, queue string, type_
 	}
 	return items, nil
 }
+
+const PinPlans = `-- name: PinPlans :exec
+SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)
+`
+
+// For the rest of the transaction, the plans that the tests hold: with the values in view the planner sorts a whole lane
+// rather than walk 10,000 rows of it (390 ms instead of 15 at 600,000 jobs).
+func (q *Queries) PinPlans(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, PinPlans)
+	return err
+}
