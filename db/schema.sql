@@ -53,6 +53,86 @@ BEGIN
 END $$;
 
 --
+-- Name: edit_waiting_job(uuid, integer, timestamp with time zone, integer, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.edit_waiting_job(job uuid, new_priority integer, new_run_at timestamp with time zone, new_max_attempts integer, new_queue text, new_payload jsonb) RETURNS TABLE(outcome text, before jsonb, after jsonb, used integer, line text, later boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  place record;
+  old jobs;
+  edited jobs;
+  timed boolean;
+BEGIN
+  WITH r AS (
+    DELETE FROM job_ready AS x WHERE x.job_id = job
+    RETURNING 'ready' AS name, x.attempt, x.crashes, false AS failed, x.ready_at AS due, x.seq, NULL::text AS reason, NULL::text AS hold_key),
+  s AS (
+    DELETE FROM job_scheduled AS x WHERE x.job_id = job
+    RETURNING 'scheduled' AS name, x.attempt, x.crashes, x.failed, x.run_at AS due, NULL::bigint AS seq, NULL::text AS reason, NULL::text AS hold_key),
+  h AS (
+    DELETE FROM job_held AS x WHERE x.job_id = job
+    RETURNING 'held' AS name, x.attempt, x.crashes, false AS failed, x.held_at AS due, NULL::bigint AS seq, x.reason, x.hold_key)
+  SELECT g.* INTO place FROM (SELECT * FROM r UNION ALL SELECT * FROM s UNION ALL SELECT * FROM h) AS g;
+  IF NOT FOUND THEN
+    outcome := 'absent';
+    RETURN NEXT;
+    RETURN;
+  END IF;
+  SELECT j.* INTO old FROM jobs AS j WHERE j.id = job;
+  used := place.attempt;
+  -- To the millisecond, as people are told it: who sends back what was read changes nothing.
+  timed := CASE WHEN new_run_at IS NULL THEN false
+    WHEN place.name = 'scheduled' THEN date_trunc('milliseconds', place.due) <> date_trunc('milliseconds', new_run_at)
+    ELSE new_run_at > now() END;
+  outcome := CASE
+    WHEN new_max_attempts <= place.attempt THEN 'attempts_used'
+    WHEN timed AND greatest(new_run_at, now()) >= old.expires_at THEN 'expires_first'
+    WHEN NOT timed AND coalesce(new_priority, old.priority) = old.priority AND coalesce(new_max_attempts, old.max_attempts) = old.max_attempts
+      AND coalesce(new_queue, old.queue) = old.queue AND coalesce(new_payload, old.payload)::text = old.payload::text THEN 'same'
+    ELSE 'edited' END;
+  IF outcome <> 'edited' THEN
+    RETURN NEXT;
+    RETURN;
+  END IF;
+
+  UPDATE jobs AS j SET priority = coalesce(new_priority, j.priority), max_attempts = coalesce(new_max_attempts, j.max_attempts),
+    queue = coalesce(new_queue, j.queue), payload = coalesce(new_payload, j.payload),
+    scheduled_at = CASE WHEN timed THEN new_run_at ELSE j.scheduled_at END
+  WHERE j.id = job RETURNING j.* INTO edited;
+  later := CASE WHEN timed THEN new_run_at > now() ELSE place.name = 'scheduled' END;
+  line := edited.queue;
+  IF later THEN
+    INSERT INTO job_scheduled (run_at, job_id, priority, attempt, crashes, failed, queue, type)
+    VALUES (CASE WHEN timed THEN new_run_at ELSE place.due END, job, edited.priority, place.attempt, place.crashes, place.failed,
+      edited.queue, edited.type);
+  ELSIF place.name = 'held' THEN
+    INSERT INTO job_held (job_id, held_at, priority, attempt, crashes, queue, type, reason, hold_key)
+    VALUES (job, place.due, edited.priority, place.attempt, place.crashes, edited.queue, edited.type, place.reason, place.hold_key);
+  ELSIF place.name = 'ready' AND edited.queue = old.queue AND edited.priority = old.priority THEN
+    INSERT INTO job_ready (seq, job_id, ready_at, priority, attempt, crashes, queue, type) OVERRIDING SYSTEM VALUE
+    VALUES (place.seq, job, place.due, edited.priority, place.attempt, place.crashes, edited.queue, edited.type);
+  ELSE
+    INSERT INTO job_ready (job_id, ready_at, priority, attempt, crashes, queue, type)
+    VALUES (job, CASE WHEN place.name = 'ready' THEN place.due ELSE now() END, edited.priority, place.attempt, place.crashes,
+      edited.queue, edited.type);
+  END IF;
+  -- The trail is read by more people than payloads are: it has a digest of them.
+  SELECT jsonb_object_agg(c.field, c.was), jsonb_object_agg(c.field, c.became) INTO before, after
+  FROM (VALUES ('priority', to_jsonb(old.priority), to_jsonb(edited.priority)),
+    ('max_attempts', to_jsonb(old.max_attempts), to_jsonb(edited.max_attempts)),
+    ('queue', to_jsonb(old.queue), to_jsonb(edited.queue)),
+    ('run_at', CASE WHEN timed THEN to_jsonb(place.due) END, CASE WHEN timed THEN to_jsonb(new_run_at) END),
+    ('payload_sha256', to_jsonb(encode(sha256(convert_to(old.payload::text, 'UTF8')), 'hex')),
+      to_jsonb(encode(sha256(convert_to(edited.payload::text, 'UTF8')), 'hex')))) AS c(field, was, became)
+  WHERE c.was <> c.became;
+  RETURN NEXT;
+END $$;
+
+--
 -- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -458,6 +538,53 @@ CREATE FUNCTION public.sign_in_wait(failures integer) RETURNS interval
     AS $$
   SELECT CASE WHEN failures < 5 THEN interval '0' ELSE least(interval '1 second' * power(2, least(failures, 20) - 5), interval '5 minutes') END
 $$;
+
+--
+-- Name: take_batch_key(text, jsonb, uuid, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.take_batch_key(key text, items jsonb, first_job uuid, key_ttl_seconds double precision) RETURNS TABLE(outcome text, job_id uuid, response jsonb)
+    LANGUAGE plpgsql
+    SET lock_timeout TO '2s'
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  hash bytea := sha256(convert_to(jsonb_build_array('batch', items)::text, 'UTF8'));
+  first idempotency_keys;
+BEGIN
+  LOOP
+    BEGIN
+      INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
+      VALUES ('enqueue', key, hash, first_job, now() + make_interval(secs => key_ttl_seconds))
+      ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+        SET request_hash = excluded.request_hash, job_id = excluded.job_id, response = NULL, created_at = now(),
+          expires_at = excluded.expires_at
+        WHERE k.expires_at <= now();
+      IF FOUND THEN
+        outcome := 'taken';
+        RETURN NEXT;
+        RETURN;
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      outcome := 'in_flight';
+      RETURN NEXT;
+      RETURN;
+    END;
+    SELECT k.* INTO first FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = key;
+    CONTINUE WHEN NOT FOUND;
+    IF NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = first.job_id) THEN
+      -- Removed by retention: a key is never held by nothing.
+      DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = key AND k.job_id = first.job_id;
+      CONTINUE;
+    END IF;
+    outcome := CASE WHEN first.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+    job_id := first.job_id;
+    response := first.response;
+    RETURN NEXT;
+    RETURN;
+  END LOOP;
+END $$;
 
 --
 -- Name: take_unique_key(bytea, uuid, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
@@ -1606,4 +1733,6 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130170000'),
     ('20261130180000'),
     ('20261130190000'),
+    ('20261130190100'),
+    ('20261130190200'),
     ('20261130200000');
