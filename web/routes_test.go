@@ -24,6 +24,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 	s.run(running, 12)
 	s.tell(running, 12)
 	later := s.enqueue(`{"type":"email","delay_seconds":3600}`)
+	last := s.enqueue(`{"type":"email"}`)
 	var dead []string
 	for i := range 3 {
 		id := s.enqueue(`{"type":"email"}`)
@@ -52,6 +53,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /metrics":                         {"/metrics", "", 200, nil},
 		"GET /api/v1/version":                  {"/api/v1/version", "", 200, []string{"built_at"}},
 		"POST /api/v1/jobs":                    {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},
+		"POST /api/v1/jobs/bulk":               {bulkPath, `{"jobs":[{"type":"email"}]}`, 201, []string{"jobs", "0", "id"}},
+		"PATCH /api/v1/jobs/:id":               {"/api/v1/jobs/" + last, `{"priority":5}`, 200, []string{"version"}},
 		"GET /api/v1/jobs":                     {"/api/v1/jobs", "", 200, []string{"data", "0", "status"}},
 		"GET /api/v1/jobs/:id":                 {"/api/v1/jobs/" + waiting, "", 200, []string{"payload"}},
 		"DELETE /api/v1/jobs/:id":              {"/api/v1/jobs/" + waiting, "", 200, []string{"finished_at"}},
@@ -95,7 +98,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		method, _, _ := strings.Cut(name, " ")
 		var headers []string
 		if want.body != "" {
-			headers = []string{"Content-Type", "application/json"}
+			headers = []string{"Content-Type", "application/json", "If-Match", "*"}
 		}
 		got := s.do(method, want.path, want.body, headers...)
 		if got.status != want.status || want.key != nil && got.field(want.key...) == nil {

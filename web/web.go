@@ -134,7 +134,7 @@ func newEcho(c Config) (*echo.Echo, error) {
 	}
 	api.New(api.Config{
 		Engine: c.Engine, Read: c.Read, Acts: c.Metrics, Log: c.Log, PayloadMaxBytes: c.PayloadMaxBytes,
-		ClientAddress: guard.ClientAddress, RequestID: requestID,
+		ClientAddress: guard.ClientAddress, RequestID: requestID, Problem: s.problem,
 	}).Mount(e)
 	return e, nil
 }

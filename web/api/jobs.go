@@ -130,7 +130,7 @@ func (a *API) getJob(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("ETag", etag(job, q.text("include")))
 	h.Set(echo.HeaderCacheControl, "no-cache")
-	if len(include) == 0 && c.Request().Header.Get("If-None-Match") == h.Get("ETag") {
+	if len(include) == 0 && c.Request().Header.Get("If-None-Match") != "" && named(c, "If-None-Match", h.Get("ETag")) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	out := jobOf(job)

@@ -109,7 +109,7 @@ func (q *operationRequest) whole(m member, most int) int {
 	return n
 }
 
-func (q *operationRequest) flag(m member) bool {
+func (q *enqueueRequest) flag(m member) bool {
 	switch string(m.value) {
 	case "true":
 		return true

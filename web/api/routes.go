@@ -18,7 +18,10 @@ import (
 // Engine is what the API asks of the engine.
 type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
+	EnqueueManyOnce(ctx context.Context, key string, items []engine.EnqueueItem) (done []engine.Enqueued, replayed bool, err error)
+	EnqueueEach(ctx context.Context, items []engine.EnqueueItem) ([]engine.EnqueueResult, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
+	Edit(ctx context.Context, id engine.ID, e engine.Edit, a engine.Actor) error
 	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
 	RunNow(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -71,6 +74,8 @@ type Config struct {
 	ClientAddress func(*http.Request) string
 	// RequestID names a request in the log and the audit trail.
 	RequestID func(echo.Context) string
+	// Problem is an error as a problem of the request, and its status.
+	Problem func(echo.Context, error) (status int, problem any)
 }
 
 // API serves the routes. It is safe for many goroutines.
@@ -94,6 +99,8 @@ func (a *API) Mount(e *echo.Echo) {
 		e.GET(base+"/jobs/:id", a.getJob, read)
 		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
 	}
+	e.POST("/api/v1/jobs/bulk", a.createMany, write)
+	e.PATCH("/api/v1/jobs/:id", a.editJob, write)
 	e.POST("/api/v1/jobs/:id/stop", a.stopJob, write)
 	e.POST("/api/v1/jobs/:id/run-now", a.runNow, write)
 	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)

@@ -77,6 +77,25 @@ func enqueuedOf(e engine.Enqueued) enqueuedJSON {
 	}
 }
 
+// manyJSON is the answer to an enqueue of many, all or none.
+type manyJSON struct {
+	Jobs []enqueuedJSON `json:"jobs"`
+}
+
+// eachJSON is the answer to an enqueue of many, each by itself.
+type eachJSON struct {
+	Jobs    []eachItemJSON `json:"jobs"`
+	Refused int            `json:"refused"`
+}
+
+// eachItemJSON is a job, with the status that it would have had alone, or its problem.
+type eachItemJSON struct {
+	Status   int           `json:"status"`
+	Job      *enqueuedJSON `json:"job,omitempty"`
+	Replayed bool          `json:"idempotency_replayed,omitempty"`
+	Problem  any           `json:"problem,omitempty"`
+}
+
 type failureJSON struct {
 	Class       string `json:"class"`
 	Message     string `json:"message"`
