@@ -1312,6 +1312,18 @@ CREATE TABLE public.sign_in_tries (
 );
 
 --
+-- Name: signing_secrets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.signing_secrets (
+    name text NOT NULL,
+    secret bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT signing_secrets_name_check CHECK ((name = 'cursor'::text)),
+    CONSTRAINT signing_secrets_secret_check CHECK ((octet_length(secret) >= 32))
+);
+
+--
 -- Name: workers; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1539,6 +1551,13 @@ ALTER TABLE ONLY public.sign_in_tries
     ADD CONSTRAINT sign_in_tries_pkey PRIMARY KEY (kind, subject);
 
 --
+-- Name: signing_secrets signing_secrets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.signing_secrets
+    ADD CONSTRAINT signing_secrets_pkey PRIMARY KEY (name);
+
+--
 -- Name: workers workers_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1735,4 +1754,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130190000'),
     ('20261130190100'),
     ('20261130190200'),
+    ('20261130190300'),
     ('20261130200000');

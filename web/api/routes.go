@@ -52,6 +52,7 @@ type Reader interface {
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	Workers(ctx context.Context) ([]inspect.Worker, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)
+	CursorSecret(ctx context.Context) ([]byte, error)
 }
 
 var (
@@ -76,17 +77,20 @@ type Config struct {
 	RequestID func(echo.Context) string
 	// Problem is an error as a problem of the request, and its status.
 	Problem func(echo.Context, error) (status int, problem any)
+	// Charge takes n more requests off what the caller may ask for.
+	Charge func(c echo.Context, n int) error
 }
 
 // API serves the routes. It is safe for many goroutines.
 type API struct {
 	Config
 	bodyMax int64
+	cursors *cursors
 }
 
 // New returns the API; [API.Mount] puts it on a router.
 func New(c Config) *API {
-	return &API{Config: c, bodyMax: int64(c.PayloadMaxBytes) + 64<<10}
+	return &API{Config: c, bodyMax: int64(c.PayloadMaxBytes) + 64<<10, cursors: &cursors{secretOf: c.Read.CursorSecret}}
 }
 
 // Mount adds every route. The paths without a version are the same handlers, for

@@ -345,6 +345,12 @@ type SignInTry struct {
 	BlockedUntil time.Time
 }
 
+type SigningSecret struct {
+	Name      string
+	Secret    []byte
+	CreatedAt time.Time
+}
+
 type Worker struct {
 	ID            int64
 	Name          string
