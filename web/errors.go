@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ var codes = map[string]struct {
 	"idempotency-key-reused":    {http.StatusUnprocessableEntity, "The key was used with other content"},
 	"idempotency-key-in-flight": {http.StatusConflict, "The first call with this key has not finished"},
 	"unique-conflict":           {http.StatusConflict, "Another job holds the unique key"},
+	"rate-limited":              {http.StatusTooManyRequests, "Too many requests"},
 	"timeout":                   {http.StatusServiceUnavailable, "The request took too long"},
 	"unavailable":               {http.StatusServiceUnavailable, "The database is not available"},
 	"internal":                  {http.StatusInternalServerError, "Something went wrong here"},
@@ -85,6 +87,7 @@ func problemOf(err error) problem {
 		moved      *engine.CountMovedError
 		routing    *echo.HTTPError
 		item       *engine.ItemError
+		limited    *limitError
 	)
 	switch {
 	case errors.As(err, &item):
@@ -93,6 +96,8 @@ func problemOf(err error) problem {
 		return p
 	case errors.As(err, &refusal):
 		return problem{Code: refusal.Code, Detail: refusal.Detail}
+	case errors.As(err, &limited):
+		return problem{Code: "rate-limited", Detail: limited.Error(), retryAfter: strconv.Itoa(limited.wait)}
 	case errors.As(err, &bad):
 		return problem{Code: bad.Code, Detail: bad.Detail, Errors: bad.Flaws}
 	case errors.As(err, &validation):

@@ -48,8 +48,6 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /":                                {"/", "", 200, []string{"jobs"}},
 		"GET /healthz":                         {"/healthz", "", 200, []string{"timestamp"}},
 		"GET /readyz":                          {"/readyz", "", 200, []string{"checks", "database", "duration_ms"}},
-		"HEAD /healthz":                        {"/healthz", "", 200, nil},
-		"HEAD /readyz":                         {"/readyz", "", 200, nil},
 		"GET /metrics":                         {"/metrics", "", 200, nil},
 		"GET /api/v1/version":                  {"/api/v1/version", "", 200, []string{"built_at"}},
 		"POST /api/v1/jobs":                    {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},
@@ -224,14 +222,14 @@ func TestOtherMethodsAre405AndListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for path, allow := range map[string][]string{
-		"/api/v1/jobs": {"GET", "POST"}, "/api/v1/jobs/" + uuid.NewString(): {"GET", "DELETE"}, "/api/v1/queues": {"GET"},
+		"/api/v1/jobs": {"GET", "POST"}, "/api/v1/jobs/" + uuid.NewString(): {"GET", "HEAD", "PATCH", "DELETE"}, "/api/v1/queues": {"GET", "HEAD"},
 		"/api/v1/dlq/" + uuid.NewString() + "/replay": {"POST"},
 	} {
-		got := s.do("PATCH", path, "")
-		got.refused("PATCH "+path, http.StatusMethodNotAllowed, "method-not-allowed", "")
+		got := s.do("PUT", path, "")
+		got.refused("PUT "+path, http.StatusMethodNotAllowed, "method-not-allowed", "")
 		for _, m := range allow {
 			if !strings.Contains(got.header.Get("Allow"), m) {
-				t.Errorf("PATCH %s: Allow is %q, want %s in it", path, got.header.Get("Allow"), m)
+				t.Errorf("PUT %s: Allow is %q, want %s in it", path, got.header.Get("Allow"), m)
 			}
 		}
 	}

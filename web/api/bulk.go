@@ -54,6 +54,9 @@ func (a *API) createMany(c echo.Context) error {
 	case key != "" && !q.atomic:
 		return refuseKey("conflict", "with atomic false each job has a key of its own: idempotency_key")
 	}
+	if err := a.Charge(c, len(q.jobs)-1); err != nil {
+		return err
+	}
 	for _, job := range q.jobs {
 		job.traceContext(c)
 	}
