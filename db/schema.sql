@@ -133,10 +133,10 @@ BEGIN
 END $$;
 
 --
--- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text) RETURNS uuid
+CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
     AS $_$
@@ -222,7 +222,8 @@ BEGIN
 
   SELECT e.job_id, e.outcome, e.holder INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
     (extract(epoch FROM delay) * 1000)::bigint, max_attempts, 5, timeout_ms::integer, expires_at, tags, idempotency_key, 86400,
-    traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict) AS e;
+    traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict,
+    normal_backoff(backoff)) AS e;
   IF answer.outcome = 'conflict' THEN
     RAISE EXCEPTION 'idempotency_key: used before with other content, by job %', answer.job_id USING
       ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'Send the same content, or a new key.';
@@ -240,10 +241,10 @@ BEGIN
 END $_$;
 
 --
--- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
+CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
     LANGUAGE plpgsql
     SET lock_timeout TO '2s'
     SET search_path TO 'public', 'pg_temp'
@@ -264,7 +265,7 @@ BEGIN
   IF idempotency_key IS NOT NULL THEN
     hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags,
       copied_from, CASE WHEN unique_key IS NOT NULL THEN
-        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END);
+        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END, backoff);
     LOOP
       BEGIN
         INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
@@ -323,7 +324,8 @@ BEGIN
       END IF;
       BEGIN
         moved_to := replace_waiting_job(taken.holder, payload, queue, priority, run_at, scheduled_at IS NOT NULL OR delay_ms IS NOT NULL,
-          coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through);
+          coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through,
+          backoff);
       EXCEPTION WHEN lock_not_available THEN
         EXIT;
       END;
@@ -354,10 +356,10 @@ BEGIN
   END IF;
 
   INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent,
-    copied_from, unique_key, unique_through)
+    copied_from, unique_key, unique_through, backoff)
   VALUES (new_id, type, queue, priority, coalesce(max_attempts, default_max_attempts), 1, payload,
     CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent,
-    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END);
+    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END, backoff);
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, queue, type) VALUES (run_at, new_id, priority, queue, type);
     IF notify THEN PERFORM pg_notify('jobs_later', ''); END IF;
@@ -404,18 +406,21 @@ BEGIN
     traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true),
     copied_from => NEW.copied_from, unique_key => NEW.unique_key, unique_scope => coalesce(NEW.unique_scope, 'type'),
     unique_states => coalesce(NEW.unique_states, '{waiting,running}'), unique_window => NEW.unique_window,
-    on_conflict => coalesce(NEW.on_conflict, 'return'));
+    on_conflict => coalesce(NEW.on_conflict, 'return'), backoff => NEW.backoff);
   RETURN NEW;
 END $$;
 
 --
--- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb) RETURNS bytea
+CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb) RETURNS bytea
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
-  SELECT sha256(convert_to((CASE WHEN copied_from IS NULL AND unique_options IS NULL
+  SELECT sha256(convert_to((CASE WHEN backoff IS NOT NULL
+    THEN jsonb_build_array(3, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
+      extract(epoch FROM expires_at), tags, copied_from, unique_options, backoff)
+    WHEN copied_from IS NULL AND unique_options IS NULL
     THEN jsonb_build_array(1, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
       extract(epoch FROM expires_at), tags)
     ELSE jsonb_build_array(2, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
@@ -434,6 +439,43 @@ CREATE FUNCTION public.job_summary(job uuid) RETURNS jsonb
   FROM jobs AS j CROSS JOIN LATERAL (SELECT v.state, v.attempt, v.scheduled_at FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
   WHERE j.id = job_summary.job
 $$;
+
+--
+-- Name: normal_backoff(jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.normal_backoff(backoff jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+  base numeric;
+  most numeric;
+BEGIN
+  IF backoff IS NULL THEN
+    RETURN NULL;
+  END IF;
+  IF jsonb_typeof(backoff) <> 'object' THEN
+    RAISE EXCEPTION 'backoff: an object with policy, base_seconds, max_seconds' USING ERRCODE = 'check_violation';
+  END IF;
+  IF backoff - '{policy,base_seconds,max_seconds}'::text[] <> '{}' THEN
+    RAISE EXCEPTION 'backoff: an object with policy, base_seconds, max_seconds' USING ERRCODE = 'check_violation';
+  END IF;
+  IF coalesce(backoff->>'policy', 'full_jitter') NOT IN ('full_jitter', 'exponential') THEN
+    RAISE EXCEPTION 'backoff.policy: full_jitter or exponential' USING ERRCODE = 'check_violation';
+  END IF;
+  IF coalesce(jsonb_typeof(backoff->'base_seconds'), 'number') <> 'number' OR coalesce(jsonb_typeof(backoff->'max_seconds'), 'number') <> 'number' THEN
+    RAISE EXCEPTION 'backoff: base_seconds and max_seconds are numbers' USING ERRCODE = 'check_violation';
+  END IF;
+  base := coalesce((backoff->>'base_seconds')::numeric, 1);
+  most := coalesce((backoff->>'max_seconds')::numeric, 300);
+  IF base NOT BETWEEN 0.001 AND 86400 THEN
+    RAISE EXCEPTION 'backoff.base_seconds: 0.001 to 86400 (1 day)' USING ERRCODE = 'check_violation';
+  END IF;
+  IF most NOT BETWEEN base AND 2592000 THEN
+    RAISE EXCEPTION 'backoff.max_seconds: base_seconds to 2592000 (30 days)' USING ERRCODE = 'check_violation';
+  END IF;
+  RETURN jsonb_build_object('policy', coalesce(backoff->>'policy', 'full_jitter'), 'base_seconds', trim_scale(base), 'max_seconds', trim_scale(most));
+END $$;
 
 --
 -- Name: operator_action_hash(bytea, bigint, timestamp with time zone, text, text, text, text, text, text, jsonb, jsonb, integer, text, text); Type: FUNCTION; Schema: public; Owner: -
@@ -493,10 +535,10 @@ BEGIN
 END $$;
 
 --
--- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer); Type: FUNCTION; Schema: public; Owner: -
+-- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer) RETURNS timestamp with time zone
+CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer, backoff jsonb DEFAULT NULL::jsonb) RETURNS timestamp with time zone
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -517,7 +559,7 @@ BEGIN
   END IF;
   UPDATE jobs AS j SET version = j.version + 1, payload = payload, queue = queue, priority = priority, max_attempts = max_attempts,
     scheduled_at = CASE WHEN timed THEN run_at END, expires_at = expires_at, timeout_ms = timeout_ms, tags = tags,
-    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through
+    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through, backoff = backoff
   WHERE j.id = job RETURNING j.type INTO job_type;
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, attempt, crashes, failed, queue, type)
@@ -892,6 +934,8 @@ CREATE TABLE public.jobs (
     copied_from uuid,
     replays smallint,
     unique_through smallint,
+    backoff jsonb,
+    CONSTRAINT jobs_backoff_check CHECK ((((backoff ->> 'policy'::text) = ANY (ARRAY['full_jitter'::text, 'exponential'::text])) AND (((backoff ->> 'base_seconds'::text))::numeric > (0)::numeric) AND ((((backoff ->> 'max_seconds'::text))::numeric >= ((backoff ->> 'base_seconds'::text))::numeric) AND (((backoff ->> 'max_seconds'::text))::numeric <= (2592000)::numeric)))),
     CONSTRAINT jobs_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT jobs_payload_check CHECK ((jsonb_typeof(payload) = 'object'::text)),
     CONSTRAINT jobs_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
@@ -925,7 +969,8 @@ CREATE VIEW public.job_inbox AS
     NULL::text AS unique_scope,
     NULL::text[] AS unique_states,
     NULL::interval AS unique_window,
-    NULL::text AS on_conflict
+    NULL::text AS on_conflict,
+    j.backoff
    FROM public.jobs j;
 
 --
@@ -1755,4 +1800,6 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130190100'),
     ('20261130190200'),
     ('20261130190300'),
+    ('20261130190400'),
+    ('20261130190500'),
     ('20261130200000');

@@ -210,13 +210,14 @@ type batchItem struct {
 	Key         string          `json:"idempotency_key"`
 	Unique      []any           `json:"unique"`
 	CopiedFrom  *ID             `json:"copied_from"`
+	Backoff     json.RawMessage `json:"backoff,omitempty"`
 }
 
 func contentOf(rs []request) []batchItem {
 	items := make([]batchItem, len(rs))
 	for i, r := range rs {
 		items[i] = batchItem{Type: r.jobType, Queue: r.queue, Priority: r.priority, Payload: r.payload, ScheduledAt: r.scheduledAt, Delay: r.delay,
-			MaxAttempts: r.maxAttempts, TimeoutMS: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags, Key: r.key, CopiedFrom: r.copiedFrom}
+			MaxAttempts: r.maxAttempts, TimeoutMS: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags, Key: r.key, CopiedFrom: r.copiedFrom, Backoff: r.backoff}
 		if u := r.unique; u != nil {
 			items[i].Unique = []any{u.key, u.scope, u.through, u.window, u.onConflict}
 		}

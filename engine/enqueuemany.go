@@ -96,7 +96,7 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request, refuse
 		done[i] = d.settle()
 		jobs = append(jobs, dbsqlc.CopyJobsParams{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: int16(r.priority),
 			MaxAttempts: int16(d.MaxAttempts), Version: 1, Payload: r.payload, ScheduledAt: at, ExpiresAt: r.expiresAt,
-			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent, CopiedFrom: r.copiedFrom})
+			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent, CopiedFrom: r.copiedFrom, Backoff: r.backoff})
 		if done[i].later {
 			later = append(later, dbsqlc.CopyScheduledParams{RunAt: *at, JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
 		} else {

@@ -17,7 +17,8 @@ import (
 
 // enqueueFields are the fields of an enqueue, in the order of the documentation.
 var enqueueFields = []string{"type", "payload", "queue", "priority", "run_at", "scheduled_at", "delay_seconds", "max_attempts",
-	"timeout_seconds", "expires_at", "tags", "idempotency_key", "unique", "copied_from", "traceparent"}
+	"timeout_seconds", "expires_at", "tags", "backoff", "idempotency_key", "unique", "copied_from",
+	"traceparent"}
 
 // enqueueRequest is an enqueue as far as HTTP knows it.
 type enqueueRequest struct {
@@ -89,6 +90,8 @@ func (q *enqueueRequest) field(m member) {
 		o.IdempotencyKey = q.text(m)
 	case "unique":
 		q.unique(m)
+	case "backoff":
+		q.backoff(m)
 	case "copied_from":
 		o.CopiedFrom = q.id(m)
 	case "traceparent":

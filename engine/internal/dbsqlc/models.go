@@ -89,6 +89,7 @@ type Job struct {
 	CopiedFrom    *uuid.UUID
 	Replays       *int16
 	UniqueThrough *int16
+	Backoff       []byte
 }
 
 type JobClaim struct {
@@ -155,6 +156,7 @@ type JobInbox struct {
 	UniqueStates   []string
 	UniqueWindow   pgtype.Interval
 	OnConflict     *string
+	Backoff        []byte
 }
 
 type JobLive struct {
