@@ -150,7 +150,7 @@ var actionWords = map[string]struct {
 }{
 	"replay": {"Replayed", views.StateReplayed, "rotate-ccw"}, "discard": {"Discarded", views.StateDiscarded, "trash"},
 	"restore": {"Restored", views.StateDead, "corner"}, "cancel": {"Cancelled", views.StateCancelled, "ban"},
-	"run_now": {"Brought forward", views.StateReady, "zap"},
+	"run_now": {"Brought forward", views.StateReady, "zap"}, "edit": {"Edited", views.StateReady, "pencil"},
 	"stop":    {"Stop requested", views.StateLate, "octagon-x"},
 	"pause":   {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
 	"operation replay": {"Replay of many", views.StateReplayed, "list-checks"}, "operation discard": {"Discard of many", views.StateDiscarded, "list-checks"},
