@@ -29,3 +29,15 @@ func TestABackoffOverHTTP(t *testing.T) {
 	}
 	s.bulk(`{"jobs":[{"type":"email"},{"type":"email","backoff":{"policy":"linear"}}]}`).refused("among many", 422, "validation-failed", "/jobs/1/backoff/policy")
 }
+
+// TestPagesShowWhatIsAJobsOwn: its backoff, and that it was edited.
+func TestPagesShowWhatIsAJobsOwn(t *testing.T) {
+	t.Parallel()
+	s := newConsole(t)
+	id := s.enqueue(`{"type":"email","backoff":{"policy":"exponential","base_seconds":5,"max_seconds":40}}`)
+	if got := s.patch(id, `{"priority":5,"reason":"first of all"}`, "If-Match", "*"); got.status != 200 {
+		t.Fatalf("PATCH = %d %s", got.status, got.body)
+	}
+	s.get("/jobs/"+id).shows("the job's page", 200, "Backoff", "exponential, from 5.0 s, at most 40 s", "Edited", "first of all")
+	s.get("/audit").shows("the trail", 200, "edit", "priority: 1 → priority: 5")
+}
