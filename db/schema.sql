@@ -53,10 +53,90 @@ BEGIN
 END $$;
 
 --
--- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: edit_waiting_job(uuid, integer, timestamp with time zone, integer, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text) RETURNS uuid
+CREATE FUNCTION public.edit_waiting_job(job uuid, new_priority integer, new_run_at timestamp with time zone, new_max_attempts integer, new_queue text, new_payload jsonb) RETURNS TABLE(outcome text, before jsonb, after jsonb, used integer, line text, later boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  place record;
+  old jobs;
+  edited jobs;
+  timed boolean;
+BEGIN
+  WITH r AS (
+    DELETE FROM job_ready AS x WHERE x.job_id = job
+    RETURNING 'ready' AS name, x.attempt, x.crashes, false AS failed, x.ready_at AS due, x.seq, NULL::text AS reason, NULL::text AS hold_key),
+  s AS (
+    DELETE FROM job_scheduled AS x WHERE x.job_id = job
+    RETURNING 'scheduled' AS name, x.attempt, x.crashes, x.failed, x.run_at AS due, NULL::bigint AS seq, NULL::text AS reason, NULL::text AS hold_key),
+  h AS (
+    DELETE FROM job_held AS x WHERE x.job_id = job
+    RETURNING 'held' AS name, x.attempt, x.crashes, false AS failed, x.held_at AS due, NULL::bigint AS seq, x.reason, x.hold_key)
+  SELECT g.* INTO place FROM (SELECT * FROM r UNION ALL SELECT * FROM s UNION ALL SELECT * FROM h) AS g;
+  IF NOT FOUND THEN
+    outcome := 'absent';
+    RETURN NEXT;
+    RETURN;
+  END IF;
+  SELECT j.* INTO old FROM jobs AS j WHERE j.id = job;
+  used := place.attempt;
+  -- To the millisecond, as people are told it: who sends back what was read changes nothing.
+  timed := CASE WHEN new_run_at IS NULL THEN false
+    WHEN place.name = 'scheduled' THEN date_trunc('milliseconds', place.due) <> date_trunc('milliseconds', new_run_at)
+    ELSE new_run_at > now() END;
+  outcome := CASE
+    WHEN new_max_attempts <= place.attempt THEN 'attempts_used'
+    WHEN timed AND greatest(new_run_at, now()) >= old.expires_at THEN 'expires_first'
+    WHEN NOT timed AND coalesce(new_priority, old.priority) = old.priority AND coalesce(new_max_attempts, old.max_attempts) = old.max_attempts
+      AND coalesce(new_queue, old.queue) = old.queue AND coalesce(new_payload, old.payload)::text = old.payload::text THEN 'same'
+    ELSE 'edited' END;
+  IF outcome <> 'edited' THEN
+    RETURN NEXT;
+    RETURN;
+  END IF;
+
+  UPDATE jobs AS j SET priority = coalesce(new_priority, j.priority), max_attempts = coalesce(new_max_attempts, j.max_attempts),
+    queue = coalesce(new_queue, j.queue), payload = coalesce(new_payload, j.payload),
+    scheduled_at = CASE WHEN timed THEN new_run_at ELSE j.scheduled_at END
+  WHERE j.id = job RETURNING j.* INTO edited;
+  later := CASE WHEN timed THEN new_run_at > now() ELSE place.name = 'scheduled' END;
+  line := edited.queue;
+  IF later THEN
+    INSERT INTO job_scheduled (run_at, job_id, priority, attempt, crashes, failed, queue, type)
+    VALUES (CASE WHEN timed THEN new_run_at ELSE place.due END, job, edited.priority, place.attempt, place.crashes, place.failed,
+      edited.queue, edited.type);
+  ELSIF place.name = 'held' THEN
+    INSERT INTO job_held (job_id, held_at, priority, attempt, crashes, queue, type, reason, hold_key)
+    VALUES (job, place.due, edited.priority, place.attempt, place.crashes, edited.queue, edited.type, place.reason, place.hold_key);
+  ELSIF place.name = 'ready' AND edited.queue = old.queue AND edited.priority = old.priority THEN
+    INSERT INTO job_ready (seq, job_id, ready_at, priority, attempt, crashes, queue, type) OVERRIDING SYSTEM VALUE
+    VALUES (place.seq, job, place.due, edited.priority, place.attempt, place.crashes, edited.queue, edited.type);
+  ELSE
+    INSERT INTO job_ready (job_id, ready_at, priority, attempt, crashes, queue, type)
+    VALUES (job, CASE WHEN place.name = 'ready' THEN place.due ELSE now() END, edited.priority, place.attempt, place.crashes,
+      edited.queue, edited.type);
+  END IF;
+  -- The trail is read by more people than payloads are: it has a digest of them.
+  SELECT jsonb_object_agg(c.field, c.was), jsonb_object_agg(c.field, c.became) INTO before, after
+  FROM (VALUES ('priority', to_jsonb(old.priority), to_jsonb(edited.priority)),
+    ('max_attempts', to_jsonb(old.max_attempts), to_jsonb(edited.max_attempts)),
+    ('queue', to_jsonb(old.queue), to_jsonb(edited.queue)),
+    ('run_at', CASE WHEN timed THEN to_jsonb(place.due) END, CASE WHEN timed THEN to_jsonb(new_run_at) END),
+    ('payload_sha256', to_jsonb(encode(sha256(convert_to(old.payload::text, 'UTF8')), 'hex')),
+      to_jsonb(encode(sha256(convert_to(edited.payload::text, 'UTF8')), 'hex')))) AS c(field, was, became)
+  WHERE c.was <> c.became;
+  RETURN NEXT;
+END $$;
+
+--
+-- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
     AS $_$
@@ -142,7 +222,8 @@ BEGIN
 
   SELECT e.job_id, e.outcome, e.holder INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
     (extract(epoch FROM delay) * 1000)::bigint, max_attempts, 5, timeout_ms::integer, expires_at, tags, idempotency_key, 86400,
-    traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict) AS e;
+    traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict,
+    normal_backoff(backoff)) AS e;
   IF answer.outcome = 'conflict' THEN
     RAISE EXCEPTION 'idempotency_key: used before with other content, by job %', answer.job_id USING
       ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'Send the same content, or a new key.';
@@ -160,10 +241,10 @@ BEGIN
 END $_$;
 
 --
--- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
+CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
     LANGUAGE plpgsql
     SET lock_timeout TO '2s'
     SET search_path TO 'public', 'pg_temp'
@@ -184,7 +265,7 @@ BEGIN
   IF idempotency_key IS NOT NULL THEN
     hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags,
       copied_from, CASE WHEN unique_key IS NOT NULL THEN
-        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END);
+        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END, backoff);
     LOOP
       BEGIN
         INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
@@ -243,7 +324,8 @@ BEGIN
       END IF;
       BEGIN
         moved_to := replace_waiting_job(taken.holder, payload, queue, priority, run_at, scheduled_at IS NOT NULL OR delay_ms IS NOT NULL,
-          coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through);
+          coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through,
+          backoff);
       EXCEPTION WHEN lock_not_available THEN
         EXIT;
       END;
@@ -274,10 +356,10 @@ BEGIN
   END IF;
 
   INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent,
-    copied_from, unique_key, unique_through)
+    copied_from, unique_key, unique_through, backoff)
   VALUES (new_id, type, queue, priority, coalesce(max_attempts, default_max_attempts), 1, payload,
     CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent,
-    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END);
+    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END, backoff);
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, queue, type) VALUES (run_at, new_id, priority, queue, type);
     IF notify THEN PERFORM pg_notify('jobs_later', ''); END IF;
@@ -324,18 +406,21 @@ BEGIN
     traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true),
     copied_from => NEW.copied_from, unique_key => NEW.unique_key, unique_scope => coalesce(NEW.unique_scope, 'type'),
     unique_states => coalesce(NEW.unique_states, '{waiting,running}'), unique_window => NEW.unique_window,
-    on_conflict => coalesce(NEW.on_conflict, 'return'));
+    on_conflict => coalesce(NEW.on_conflict, 'return'), backoff => NEW.backoff);
   RETURN NEW;
 END $$;
 
 --
--- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb) RETURNS bytea
+CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb) RETURNS bytea
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
-  SELECT sha256(convert_to((CASE WHEN copied_from IS NULL AND unique_options IS NULL
+  SELECT sha256(convert_to((CASE WHEN backoff IS NOT NULL
+    THEN jsonb_build_array(3, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
+      extract(epoch FROM expires_at), tags, copied_from, unique_options, backoff)
+    WHEN copied_from IS NULL AND unique_options IS NULL
     THEN jsonb_build_array(1, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
       extract(epoch FROM expires_at), tags)
     ELSE jsonb_build_array(2, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
@@ -354,6 +439,43 @@ CREATE FUNCTION public.job_summary(job uuid) RETURNS jsonb
   FROM jobs AS j CROSS JOIN LATERAL (SELECT v.state, v.attempt, v.scheduled_at FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
   WHERE j.id = job_summary.job
 $$;
+
+--
+-- Name: normal_backoff(jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.normal_backoff(backoff jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+  base numeric;
+  most numeric;
+BEGIN
+  IF backoff IS NULL THEN
+    RETURN NULL;
+  END IF;
+  IF jsonb_typeof(backoff) <> 'object' THEN
+    RAISE EXCEPTION 'backoff: an object with policy, base_seconds, max_seconds' USING ERRCODE = 'check_violation';
+  END IF;
+  IF backoff - '{policy,base_seconds,max_seconds}'::text[] <> '{}' THEN
+    RAISE EXCEPTION 'backoff: an object with policy, base_seconds, max_seconds' USING ERRCODE = 'check_violation';
+  END IF;
+  IF coalesce(backoff->>'policy', 'full_jitter') NOT IN ('full_jitter', 'exponential') THEN
+    RAISE EXCEPTION 'backoff.policy: full_jitter or exponential' USING ERRCODE = 'check_violation';
+  END IF;
+  IF coalesce(jsonb_typeof(backoff->'base_seconds'), 'number') <> 'number' OR coalesce(jsonb_typeof(backoff->'max_seconds'), 'number') <> 'number' THEN
+    RAISE EXCEPTION 'backoff: base_seconds and max_seconds are numbers' USING ERRCODE = 'check_violation';
+  END IF;
+  base := coalesce((backoff->>'base_seconds')::numeric, 1);
+  most := coalesce((backoff->>'max_seconds')::numeric, 300);
+  IF base NOT BETWEEN 0.001 AND 86400 THEN
+    RAISE EXCEPTION 'backoff.base_seconds: 0.001 to 86400 (1 day)' USING ERRCODE = 'check_violation';
+  END IF;
+  IF most NOT BETWEEN base AND 2592000 THEN
+    RAISE EXCEPTION 'backoff.max_seconds: base_seconds to 2592000 (30 days)' USING ERRCODE = 'check_violation';
+  END IF;
+  RETURN jsonb_build_object('policy', coalesce(backoff->>'policy', 'full_jitter'), 'base_seconds', trim_scale(base), 'max_seconds', trim_scale(most));
+END $$;
 
 --
 -- Name: operator_action_hash(bytea, bigint, timestamp with time zone, text, text, text, text, text, text, jsonb, jsonb, integer, text, text); Type: FUNCTION; Schema: public; Owner: -
@@ -413,10 +535,10 @@ BEGIN
 END $$;
 
 --
--- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer); Type: FUNCTION; Schema: public; Owner: -
+-- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer) RETURNS timestamp with time zone
+CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer, backoff jsonb DEFAULT NULL::jsonb) RETURNS timestamp with time zone
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -437,7 +559,7 @@ BEGIN
   END IF;
   UPDATE jobs AS j SET version = j.version + 1, payload = payload, queue = queue, priority = priority, max_attempts = max_attempts,
     scheduled_at = CASE WHEN timed THEN run_at END, expires_at = expires_at, timeout_ms = timeout_ms, tags = tags,
-    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through
+    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through, backoff = backoff
   WHERE j.id = job RETURNING j.type INTO job_type;
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, attempt, crashes, failed, queue, type)
@@ -458,6 +580,53 @@ CREATE FUNCTION public.sign_in_wait(failures integer) RETURNS interval
     AS $$
   SELECT CASE WHEN failures < 5 THEN interval '0' ELSE least(interval '1 second' * power(2, least(failures, 20) - 5), interval '5 minutes') END
 $$;
+
+--
+-- Name: take_batch_key(text, jsonb, uuid, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.take_batch_key(key text, items jsonb, first_job uuid, key_ttl_seconds double precision) RETURNS TABLE(outcome text, job_id uuid, response jsonb)
+    LANGUAGE plpgsql
+    SET lock_timeout TO '2s'
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  hash bytea := sha256(convert_to(jsonb_build_array('batch', items)::text, 'UTF8'));
+  first idempotency_keys;
+BEGIN
+  LOOP
+    BEGIN
+      INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
+      VALUES ('enqueue', key, hash, first_job, now() + make_interval(secs => key_ttl_seconds))
+      ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+        SET request_hash = excluded.request_hash, job_id = excluded.job_id, response = NULL, created_at = now(),
+          expires_at = excluded.expires_at
+        WHERE k.expires_at <= now();
+      IF FOUND THEN
+        outcome := 'taken';
+        RETURN NEXT;
+        RETURN;
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      outcome := 'in_flight';
+      RETURN NEXT;
+      RETURN;
+    END;
+    SELECT k.* INTO first FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = key;
+    CONTINUE WHEN NOT FOUND;
+    IF NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = first.job_id) THEN
+      -- Removed by retention: a key is never held by nothing.
+      DELETE FROM idempotency_keys AS k WHERE k.scope = 'enqueue' AND k.key = key AND k.job_id = first.job_id;
+      CONTINUE;
+    END IF;
+    outcome := CASE WHEN first.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+    job_id := first.job_id;
+    response := first.response;
+    RETURN NEXT;
+    RETURN;
+  END LOOP;
+END $$;
 
 --
 -- Name: take_unique_key(bytea, uuid, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
@@ -787,6 +956,8 @@ CREATE TABLE public.jobs (
     copied_from uuid,
     replays smallint,
     unique_through smallint,
+    backoff jsonb,
+    CONSTRAINT jobs_backoff_check CHECK ((((backoff ->> 'policy'::text) = ANY (ARRAY['full_jitter'::text, 'exponential'::text])) AND (((backoff ->> 'base_seconds'::text))::numeric > (0)::numeric) AND ((((backoff ->> 'max_seconds'::text))::numeric >= ((backoff ->> 'base_seconds'::text))::numeric) AND (((backoff ->> 'max_seconds'::text))::numeric <= (2592000)::numeric)))),
     CONSTRAINT jobs_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT jobs_payload_check CHECK ((jsonb_typeof(payload) = 'object'::text)),
     CONSTRAINT jobs_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
@@ -820,7 +991,8 @@ CREATE VIEW public.job_inbox AS
     NULL::text AS unique_scope,
     NULL::text[] AS unique_states,
     NULL::interval AS unique_window,
-    NULL::text AS on_conflict
+    NULL::text AS on_conflict,
+    j.backoff
    FROM public.jobs j;
 
 --
@@ -1209,6 +1381,18 @@ CREATE TABLE public.sign_in_tries (
 );
 
 --
+-- Name: signing_secrets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.signing_secrets (
+    name text NOT NULL,
+    secret bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT signing_secrets_name_check CHECK ((name = 'cursor'::text)),
+    CONSTRAINT signing_secrets_secret_check CHECK ((octet_length(secret) >= 32))
+);
+
+--
 -- Name: workers; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1450,6 +1634,13 @@ ALTER TABLE ONLY public.sign_in_tries
     ADD CONSTRAINT sign_in_tries_pkey PRIMARY KEY (kind, subject);
 
 --
+-- Name: signing_secrets signing_secrets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.signing_secrets
+    ADD CONSTRAINT signing_secrets_pkey PRIMARY KEY (name);
+
+--
 -- Name: workers workers_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1652,4 +1843,9 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130170000'),
     ('20261130180000'),
     ('20261130190000'),
+    ('20261130190100'),
+    ('20261130190200'),
+    ('20261130190300'),
+    ('20261130190400'),
+    ('20261130190500'),
     ('20261130200000');

@@ -151,59 +151,6 @@ func (c *Client) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o Enqu
 	return done, nil
 }
 
-// EnqueueItem is one job of [Client.EnqueueMany].
-type EnqueueItem struct {
-	Args    Args
-	Options EnqueueOptions
-}
-
-// EnqueueMany adds jobs in one transaction, all or none, and answers in their
-// order; those without a key it writes by COPY. Keys hold inside the batch as
-// they do against others: of two items with one unique key the second meets the
-// first. A *[ValidationError] names the item: items.3.priority. Errors are those
-// of [Client.Enqueue]; of an unknown outcome all jobs exist or none, and it is
-// repeated if every item has an idempotency key.
-func (c *Client) EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error) {
-	began := time.Now()
-	rs, err := c.prepareMany(items)
-	if err != nil || len(rs) == 0 {
-		return nil, err
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	done, err := c.enqueueMany(ctx, rs)
-	if err != nil {
-		return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
-	}
-	c.announceMany(ctx, rs, done)
-	c.hint(done...)
-	c.obs.EnqueueTook(time.Since(began))
-	return done, nil
-}
-
-// EnqueueManyTx is [Client.EnqueueMany] inside tx.
-func (c *Client) EnqueueManyTx(ctx context.Context, tx pgx.Tx, items []EnqueueItem) ([]Enqueued, error) {
-	rs, err := c.prepareMany(items)
-	if err != nil || len(rs) == 0 {
-		return nil, err
-	}
-	done, err := c.insertMany(ctx, tx, rs)
-	if err != nil {
-		return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
-	}
-	told := map[string]bool{}
-	for _, r := range rs {
-		if !told[r.queue] && c.notify.insideTx(r.queue) {
-			if err := c.q.Notify(ctx, tx, channelJobs, r.queue); err != nil {
-				return nil, fmt.Errorf("enqueue %d jobs: %w", len(rs), err)
-			}
-		}
-		told[r.queue] = true
-	}
-	c.announceMany(ctx, rs, done)
-	return done, nil
-}
-
 // hint tells workers of new jobs, after their commit and outside it.
 func (c *Client) hint(done ...Enqueued) {
 	for _, d := range done {

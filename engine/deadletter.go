@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -131,23 +130,39 @@ func (c *Client) RunNow(ctx context.Context, id ID, a Actor) error {
 // promotion or an edit holds it for some milliseconds.
 const actTries = 20
 
-// act does one operator's act and its audit row in one transaction. When move
-// finds nothing, the state decides: one that the act applies to was in flight
-// between two places, and is looked for again.
+// change is what an act makes of its target, for the audit trail.
+type change struct{ before, after []byte }
+
+// act does one operator's act that changes where a job stands.
 func (c *Client) act(ctx context.Context, name string, id ID, a Actor, move func(pgx.Tx) (bool, error)) error {
+	return c.actRecording(ctx, name, id, a, func(tx pgx.Tx) (bool, change, error) {
+		moved, err := move(tx)
+		return moved, change{after: []byte(`{"state": "` + stateAfter[name] + `"}`)}, err
+	})
+}
+
+// stateAfter is what an act makes of a job, in the words of the trail.
+var stateAfter = map[string]string{"cancel": "cancelled", "stop": "stop_requested", "replay": "pending", "run_now": "pending",
+	"discard": "discarded", "restore": "dead_letter"}
+
+// actRecording does one operator's act and its audit row in one transaction. When
+// move finds nothing, the state decides: one that the act applies to was in flight
+// between two places, and is looked for again.
+func (c *Client) actRecording(ctx context.Context, name string, id ID, a Actor, move func(pgx.Tx) (bool, change, error)) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
 		moved := false
 		err := c.commit(ctx, func(tx pgx.Tx) error {
+			var ch change
 			var err error
-			if moved, err = move(tx); err != nil || !moved {
+			if moved, ch, err = move(tx); err != nil || !moved {
 				return err
 			}
 			if n, err := c.q.TouchJob(ctx, tx, id, int32(a.Version)); err != nil || n == 0 {
 				return cmp.Or(err, errStale)
 			}
-			return c.record(ctx, tx, name, id, a)
+			return c.record(ctx, tx, name, id, ch, a)
 		})
 		if errors.Is(err, errStale) {
 			return c.stale(ctx, name, id)
@@ -193,7 +208,7 @@ func (c *Client) stale(ctx context.Context, name string, id ID) error {
 // mayApply tells whether the act should have found a job in this state.
 func (e *StateError) mayApply() bool {
 	switch e.Act {
-	case "cancel", "run_now":
+	case "cancel", "run_now", "edit":
 		return e.State == StatePending || e.State == StateFailed || e.State == StateBlocked || e.State == ""
 	case "stop":
 		return e.State == StateLeased || e.State == ""
@@ -204,17 +219,13 @@ func (e *StateError) mayApply() bool {
 	}
 }
 
-func (c *Client) record(ctx context.Context, tx pgx.Tx, action string, id ID, a Actor) error {
+func (c *Client) record(ctx context.Context, tx pgx.Tx, action string, id ID, ch change, a Actor) error {
 	if a.Source == "" {
 		a.Source = "go"
 	}
-	after, err := json.Marshal(map[string]string{"state": map[string]string{"cancel": "cancelled", "stop": "stop_requested", "replay": "pending", "run_now": "pending",
-		"discard": "discarded", "restore": "dead_letter"}[action]})
-	if err != nil {
-		return err
-	}
-	_, err = c.q.RecordAction(ctx, tx, dbsqlc.RecordActionParams{Actor: a.Name, Source: a.Source, Action: action, TargetKind: "job",
-		Target: id.String(), Reason: optional(a.Reason), After: after, Affected: 1, RequestID: optional(a.RequestID), Address: optional(a.Address)})
+	_, err := c.q.RecordAction(ctx, tx, dbsqlc.RecordActionParams{Actor: a.Name, Source: a.Source, Action: action, TargetKind: "job",
+		Target: id.String(), Reason: optional(a.Reason), Before: ch.before, After: ch.after, Affected: 1, RequestID: optional(a.RequestID),
+		Address: optional(a.Address)})
 	return err
 }
 

@@ -52,6 +52,8 @@ type EnqueueOptions struct {
 	CopiedFrom ID
 	// Traceparent, as W3C Trace Context gives it, is kept with the job.
 	Traceparent string
+	// Backoff is how long this job waits between its attempts. Default: as its type.
+	Backoff Backoff
 }
 
 // Ptr returns p for [EnqueueOptions.Priority].
@@ -104,6 +106,7 @@ type request struct {
 	unique      *uniqueRequest // nil: not unique
 	copiedFrom  *ID
 	traceparent *string
+	backoff     []byte // nil: as the type
 }
 
 func (c *Client) prepare(args Args, o EnqueueOptions) (request, error) {
@@ -206,6 +209,7 @@ func (r *request) take(o EnqueueOptions, now time.Time) (bad []FieldError) {
 		}
 		r.traceparent = &o.Traceparent
 	}
+	r.backoff = o.Backoff.check(refuse)
 	return bad
 }
 
@@ -261,13 +265,13 @@ func (c *Client) insert(ctx context.Context, db conn, r request, notify bool) (E
 	b := &pgx.Batch{}
 	if r.scheduledAt == nil && r.delay == nil {
 		b.Queue(dbsqlc.EnqueueJob, r.id, int16(r.priority), r.queue, r.jobType, int16(done.MaxAttempts), r.payload, r.expiresAt,
-			r.timeoutMS, r.tags, r.traceparent, r.copiedFrom).QueryRow(func(row pgx.Row) error { return row.Scan(&done.CreatedAt) })
+			r.timeoutMS, r.tags, r.traceparent, r.copiedFrom, r.backoff).QueryRow(func(row pgx.Row) error { return row.Scan(&done.CreatedAt) })
 		if notify {
 			b.Queue("SELECT pg_notify($1, $2)", channelJobs, r.queue)
 		}
 	} else {
 		b.Queue(dbsqlc.EnqueueJobAt, r.scheduledAt, seconds(r.delay), r.id, r.jobType, r.queue, int16(r.priority), int16(done.MaxAttempts),
-			r.payload, r.expiresAt, r.timeoutMS, r.tags, r.traceparent, r.copiedFrom).QueryRow(func(row pgx.Row) error {
+			r.payload, r.expiresAt, r.timeoutMS, r.tags, r.traceparent, r.copiedFrom, r.backoff).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&done.ScheduledAt, &done.CreatedAt)
 		})
 		if notify {
@@ -296,7 +300,7 @@ func (c *Client) insertSQL(ctx context.Context, tx *sql.Tx, r request, notify bo
 	}
 	err := tx.QueryRowContext(ctx, dbsqlc.EnqueueKeyed, k.ID.String(), k.Type, string(k.Payload), k.Queue, k.Priority, k.ScheduledAt,
 		k.DelayMs, k.MaxAttempts, k.DefaultMaxAttempts, k.TimeoutMs, k.ExpiresAt, tags, k.IdempotencyKey, k.KeyTtlSeconds, k.Traceparent,
-		k.Notify, copied, k.UniqueKey, k.UniqueScope, k.UniqueThrough, k.UniqueWindowSeconds, k.OnConflict).
+		k.Notify, copied, k.UniqueKey, k.UniqueScope, k.UniqueThrough, k.UniqueWindowSeconds, k.OnConflict, optional(string(k.Backoff))).
 		Scan(&id, &row.Outcome, &row.RunAt, &row.CreatedAt, &row.Holder)
 	if err != nil {
 		return Enqueued{}, err
@@ -323,7 +327,7 @@ func (c *Client) keyed(r request, notify bool) dbsqlc.EnqueueKeyedParams {
 	k := dbsqlc.EnqueueKeyedParams{
 		ID: r.id, Type: r.jobType, Payload: r.payload, Queue: r.queue, Priority: int32(r.priority), ScheduledAt: r.scheduledAt,
 		DefaultMaxAttempts: int32(c.most), TimeoutMs: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags,
-		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify, CopiedFrom: r.copiedFrom,
+		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify, CopiedFrom: r.copiedFrom, Backoff: r.backoff,
 		UniqueScope: string(UniqueByType), UniqueThrough: throughRunning, OnConflict: string(ConflictReturn),
 	}
 	if u := r.unique; u != nil {

@@ -56,16 +56,21 @@ func untangled(write func() error) func() error {
 }
 
 // insertMany writes jobs without a key by COPY and the others one by one, all in
-// tx.
-func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enqueued, error) {
+// tx. refuse is told of an item's own error and answers what ends the batch, nil
+// to go on without the item.
+func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request, refuse func(i int, err error) error) ([]Enqueued, error) {
 	now, err := c.q.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	done := make([]Enqueued, len(rs))
 	for _, i := range byKey(rs) {
-		if done[i], err = c.insert(ctx, tx, rs[i], false); err != nil {
-			return nil, inBatch(err, rs, i)
+		done[i], err = c.insert(ctx, tx, rs[i], false)
+		if err != nil && ofItem(err) {
+			err = refuse(i, err)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	jobs := make([]dbsqlc.CopyJobsParams, 0, len(rs))
@@ -91,7 +96,7 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enq
 		done[i] = d.settle()
 		jobs = append(jobs, dbsqlc.CopyJobsParams{ID: r.id, Type: r.jobType, Queue: r.queue, Priority: int16(r.priority),
 			MaxAttempts: int16(d.MaxAttempts), Version: 1, Payload: r.payload, ScheduledAt: at, ExpiresAt: r.expiresAt,
-			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent, CopiedFrom: r.copiedFrom})
+			TimeoutMs: r.timeoutMS, Tags: r.tags, Traceparent: r.traceparent, CopiedFrom: r.copiedFrom, Backoff: r.backoff})
 		if done[i].later {
 			later = append(later, dbsqlc.CopyScheduledParams{RunAt: *at, JobID: r.id, Priority: int16(r.priority), Queue: r.queue, Type: r.jobType})
 		} else {
@@ -117,18 +122,33 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request) ([]Enq
 	return done, nil
 }
 
-// inBatch says what a conflict with another item of the same batch is: that item
-// goes with the batch, so that nobody will find its id.
-func inBatch(err error, rs []request, i int) error {
+// ofItem tells errors that concern one item and leave the transaction whole.
+func ofItem(err error) bool {
 	var conflict *UniqueConflictError
-	if !errors.As(err, &conflict) {
-		return err
+	var reused *KeyReusedError
+	return errors.As(err, &conflict) || errors.As(err, &reused) || errors.Is(err, ErrKeyInFlight) || errors.Is(err, ErrUniqueInFlight)
+}
+
+// allOrNone ends a batch at the first item that is refused. Of a conflict with
+// another item of the same batch it says so: that item goes with the batch, so
+// that nobody will find its id.
+func allOrNone(rs []request) func(i int, err error) error {
+	return func(i int, err error) error {
+		var conflict *UniqueConflictError
+		var reused *KeyReusedError
+		field, holder := "", ID{}
+		switch {
+		case errors.As(err, &conflict):
+			field, holder = "unique.key", conflict.Holder
+		case errors.As(err, &reused):
+			field, holder = "idempotency_key", reused.Holder
+		}
+		first := slices.IndexFunc(rs, func(r request) bool { return r.id == holder })
+		if first < 0 {
+			return &ItemError{i, err}
+		}
+		return &ValidationError{[]FieldError{{fmt.Sprintf("items.%d.%s", i, field), "conflict", fmt.Sprintf("item %d has the same key", first)}}}
 	}
-	first := slices.IndexFunc(rs, func(r request) bool { return r.id == conflict.Holder })
-	if first < 0 {
-		return err
-	}
-	return &ValidationError{[]FieldError{{fmt.Sprintf("items.%d.unique.key", i), "conflict", fmt.Sprintf("item %d has the same key", first)}}}
 }
 
 // byKey lists the requests that have a key, in the order of their keys: two

@@ -44,10 +44,20 @@ func (e *KeyReusedError) Error() string {
 	return fmt.Sprintf("idempotency key %q was used before with other content, by job %s", e.Key, e.Holder)
 }
 
+// ItemError is the error of one item of many, which ended the call. Nothing was
+// enqueued.
+type ItemError struct {
+	Index int
+	Err   error
+}
+
+func (e *ItemError) Error() string { return fmt.Sprintf("item %d: %v", e.Index, e.Err) }
+func (e *ItemError) Unwrap() error { return e.Err }
+
 // StateError says that a job is in a state the act does not apply to.
 type StateError struct {
 	ID    ID
-	Act   string // cancel, stop, replay, discard, restore
+	Act   string // cancel, run_now, edit, stop, replay, discard, restore
 	State State
 	// Replays is how often the job was replayed before.
 	Replays int
@@ -69,7 +79,7 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("%s job %s: it is %s", e.Act, e.ID, state)
 }
 
-// FieldError is one field of an enqueue that breaks a limit.
+// FieldError is one field of an enqueue or an edit that breaks a limit.
 type FieldError struct {
 	// Field is the name on the wire, or a path into the payload: payload.a.b.
 	Field string
@@ -79,7 +89,7 @@ type FieldError struct {
 	Detail string
 }
 
-// ValidationError lists every field that was refused. Nothing was enqueued.
+// ValidationError lists every field that was refused. Nothing was written.
 type ValidationError struct{ Fields []FieldError }
 
 func (e *ValidationError) Error() string {

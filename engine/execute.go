@@ -33,6 +33,7 @@ type run struct {
 	engine    *Engine
 	expiresAt *time.Time
 	timeout   time.Duration
+	backoff   []byte // the job's own, as stored; read only when it is needed
 
 	state atomic.Int32
 	ctx   context.Context
@@ -294,7 +295,8 @@ func (r *run) verdict(err, cause error) (v verdict) {
 	return judge(r.row, err, cause, r.options())
 }
 
-// options are the type's, with the engine's where it says nothing.
+// options are the type's, with the engine's where it says nothing, and the job's own
+// backoff.
 func (r *run) options() TypeOptions {
 	o := TypeOptions{}
 	if r.reg != nil {
@@ -302,6 +304,9 @@ func (r *run) options() TypeOptions {
 	}
 	if o.Retry == nil {
 		o.Retry = r.engine.cfg.Retry
+	}
+	if b := StoredBackoff(r.backoff); b != nil {
+		o.Retry = b.retry()
 	}
 	return o
 }

@@ -378,3 +378,25 @@ func (w *world) wantState(id ID, act string, any ...State) string {
 	}
 	return fmt.Sprintf("%s: told done, but the job is %s; %v", act, s.State, err)
 }
+
+// edit gives the first job another priority. Whoever has the job after that, in line or by a claim, has it as edited.
+func edit(priority int32) program {
+	return act("edit", func(ctx context.Context, a *actor) ([]key, error) {
+		row, err := a.w.q.EditWaiting(ctx, a.tx, a.w.jobs[0], &priority, nil, nil, nil, nil)
+		if err != nil || row.Outcome == "absent" {
+			return nil, err
+		}
+		return []key{{id: a.w.jobs[0]}}, nil
+	}, func(w *world, k key) {
+		w.answered(func() string {
+			const odd = `SELECT count(*) FROM jobs AS j JOIN (SELECT job_id, priority, queue FROM job_ready UNION ALL
+				SELECT job_id, priority, queue FROM job_scheduled UNION ALL SELECT job_id, priority, queue FROM job_held) AS p ON p.job_id = j.id
+				WHERE j.id = $1 AND (p.priority <> j.priority OR p.queue <> j.queue) OR j.id = $1 AND j.priority NOT IN (0, 5)`
+			var n int
+			if err := w.admin.QueryRow(w.ctx, odd, k.id).Scan(&n); err != nil || n > 0 {
+				return fmt.Sprintf("edit: told done, the job or its place is not so; %v", err)
+			}
+			return ""
+		})
+	})
+}

@@ -174,6 +174,7 @@ func hostHandlers(pool *pgxpool.Pool) map[string]handler {
 		return err
 	}
 	return map[string]handler{
+		"fails": func(context.Context, *work) error { return errors.New("it broke") },
 		"kill": func(_ context.Context, j *work) error {
 			j.Log().Info("about to die", "of", how(j))
 			deaths[how(j)]()

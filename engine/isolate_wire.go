@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -20,7 +21,8 @@ type order struct {
 type orderedRun struct {
 	Row     Row
 	Timeout time.Duration
-	Now     time.Time // the database's clock
+	Backoff json.RawMessage `json:",omitempty"`
+	Now     time.Time       // the database's clock
 }
 
 // report is what the child tells its parent. The first has no token: it says

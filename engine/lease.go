@@ -123,7 +123,8 @@ func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Co
 	r.row = Row{ID: row.JobID, Type: row.Type, Queue: row.Queue, Priority: Priority(row.Priority), Attempt: int(row.Attempt) + 1,
 		MaxAttempts: int(row.MaxAttempts), Crashes: int(row.Crashes), FencingToken: row.Token, WorkerID: e.workerID, ReadyAt: row.ReadyAt,
 		Payload: row.Payload}
-	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect, r.alone = l, e, ctx, row.ExpiresAt, suspect, l.open.Load() == 1
+	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect, r.backoff = l, e, ctx, row.ExpiresAt, suspect, row.Backoff
+	r.alone = l.open.Load() == 1
 	r.reg = e.cfg.Workers.byType[row.Type]
 	r.timeout = e.cfg.JobTimeout
 	if r.reg.options.Timeout > 0 {

@@ -160,7 +160,7 @@ var lifeVerbs = map[string]func(*life, lifeArgs) (string, error){
 	}),
 	"handback": (*life).handback, "crash": (*life).crash,
 	"cancel": acting((*Client).Cancel), "replay": acting((*Client).Replay), "discard": acting((*Client).Discard), "run-now": acting((*Client).RunNow),
-	"restore": acting((*Client).Restore),
+	"restore": acting((*Client).Restore), "edit": (*life).edit,
 }
 
 // lifeCommands makes testscript commands of the verbs: "! complete j1 token=1" wants a failure, whose text stands in

@@ -172,6 +172,31 @@ func TestManyWhoseAnswerIsLostAreAllThereOrNone(t *testing.T) {
 	}
 }
 
+// Under a key of its own a batch is repeated whatever its jobs have.
+func TestABatchWhoseAnswerIsLostIsRepeatedUnderItsKey(t *testing.T) {
+	t.Parallel()
+	for at, name := range moments {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			way, pool, watch := lossy(t)
+			c := lossyClient(t, pool)
+			items := []engine.EnqueueItem{{Args: engine.RawArgs{Type: "plain"}}, {Args: engine.RawArgs{Type: "plain"}}}
+			cut := way.Cut(at, "commit")
+			done, replayed, err := c.EnqueueManyOnce(t.Context(), "once", items)
+			happened(t, cut)
+			if err != nil || replayed || len(done) != 2 || done[0].Duplicate {
+				t.Fatalf("enqueue = %+v, %v, %v; want jobs that this call made", done, replayed, err)
+			}
+			if n := one[int](t, watch, "SELECT count(*) FROM jobs WHERE id = ANY($1)", []engine.ID{done[0].ID, done[1].ID}); n != 2 {
+				t.Errorf("%d of the jobs answered exist, want 2", n)
+			}
+			if n := one[int](t, watch, "SELECT count(*) FROM jobs"); n != 2 {
+				t.Errorf("%d jobs, want 2", n)
+			}
+		})
+	}
+}
+
 // An act whose answer is lost is unknown too, and may be done again.
 func TestAnActWhoseAnswerIsLostIsUnknown(t *testing.T) {
 	t.Parallel()

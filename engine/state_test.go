@@ -30,7 +30,8 @@ var stateActs = []stateAct{
 	{"claim", "claim by=w2"}, {"complete", "complete j1"}, {"fail", "fail j1 after=10m"}, {"fail for good", "fail j1 permanent=yes"},
 	{"snooze", "snooze j1 for=10m"}, {"hand back", "handback j1"}, {"crash", "crash j1"}, {"reap", "advance 31s; reap"},
 	{"reap in time", "reap"}, {"promote", "promote"}, {"promote when due", "advance 11m; promote"}, {"expire", "advance 61m; expire"},
-	{"expire in time", "expire"}, {"cancel", "cancel j1"}, {"run now", "run-now j1"}, {"replay", "replay j1"}, {"discard", "discard j1"}, {"restore", "restore j1"},
+	{"expire in time", "expire"}, {"cancel", "cancel j1"}, {"run now", "run-now j1"}, {"edit", "edit j1 in=0s"}, {"edit to what it is", "edit j1 priority=1 max=5"},
+	{"replay", "replay j1"}, {"discard", "discard j1"}, {"restore", "restore j1"},
 }
 
 // unreached are the pairs of the table that no statement makes yet: nothing waits for other jobs so far.

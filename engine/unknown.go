@@ -82,20 +82,23 @@ func (c *Client) tryOne(ctx context.Context, r request) (Enqueued, error) {
 	return done, answered(conn.Conn(), err)
 }
 
-func (c *Client) enqueueMany(ctx context.Context, rs []request) (done []Enqueued, err error) {
+// enqueueMany writes a batch, and again while the answer is lost and keys make that
+// safe.
+func (c *Client) enqueueMany(ctx context.Context, b *batch) (done []Enqueued, err error) {
 	try := untangled(func() error {
 		return c.commit(ctx, func(tx pgx.Tx) (err error) {
-			done, err = c.insertMany(ctx, tx, rs)
+			done, err = c.insertBatch(ctx, tx, b)
 			fault.Point("enqueue.many")
 			return err
 		})
 	})
 	err = try()
-	if errors.Is(err, ErrOutcomeUnknown) && !slices.ContainsFunc(rs, func(r request) bool { return r.key == "" }) {
+	if errors.Is(err, ErrOutcomeUnknown) && (b.key != "" || !slices.ContainsFunc(b.rs, func(r request) bool { return r.key == "" })) {
 		err = repeat(ctx, err, try)
 		for i := range done {
-			done[i].own(rs[i])
+			done[i].own(b.rs[i])
 		}
+		b.replayed = b.replayed && !slices.ContainsFunc(done, func(d Enqueued) bool { return !d.Duplicate })
 	}
 	return done, err
 }

@@ -1,8 +1,9 @@
 -- name: EnqueueJob :one
 -- The hot door: the job and its place in line, in one statement.
 WITH j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from)
-  VALUES (@id, @type, @queue, @priority, @max_attempts, 1, @payload, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from))
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from,
+    backoff)
+  VALUES (@id, @type, @queue, @priority, @max_attempts, 1, @payload, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from, @backoff))
 INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES (@id, @priority, @queue, @type)
 RETURNING r.ready_at;
 
@@ -11,8 +12,10 @@ RETURNING r.ready_at;
 WITH t AS (
   SELECT coalesce(sqlc.narg('scheduled_at')::timestamptz, now() + make_interval(secs => @delay_seconds::float8)) AS run_at),
 j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
-  SELECT @id, @type, @queue, @priority, @max_attempts, 1, @payload, t.run_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from FROM t),
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from,
+    backoff)
+  SELECT @id, @type, @queue, @priority, @max_attempts, 1, @payload, t.run_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from,
+    @backoff FROM t),
 r AS (
   INSERT INTO job_ready (job_id, priority, queue, type)
   SELECT @id, @priority, @queue, @type FROM t WHERE t.run_at <= now()),
@@ -29,11 +32,14 @@ FROM enqueue_job_keyed(@id::uuid, @type::text, @payload::jsonb, @queue::text, @p
   sqlc.narg('delay_ms')::bigint, sqlc.narg('max_attempts')::int, @default_max_attempts::int, sqlc.narg('timeout_ms')::int,
   sqlc.narg('expires_at')::timestamptz, sqlc.narg('tags')::text[], sqlc.narg('idempotency_key')::text, @key_ttl_seconds::float8,
   sqlc.narg('traceparent')::text, @notify::boolean, sqlc.narg('copied_from')::uuid, sqlc.narg('unique_key')::text, @unique_scope::text,
-  @unique_through::int, sqlc.narg('unique_window_seconds')::float8, @on_conflict::text) AS e;
+  @unique_through::int, sqlc.narg('unique_window_seconds')::float8, @on_conflict::text,
+  sqlc.narg('backoff')::jsonb) AS e;
 
 -- name: CopyJobs :copyfrom
-INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
-VALUES (@id, @type, @queue, @priority, @max_attempts, @version, @payload, @scheduled_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from);
+INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from,
+  backoff)
+VALUES (@id, @type, @queue, @priority, @max_attempts, @version, @payload, @scheduled_at, @expires_at, @timeout_ms, @tags, @traceparent, @copied_from,
+  @backoff);
 
 -- name: CopyReady :copyfrom
 INSERT INTO job_ready (job_id, priority, queue, type) VALUES (@job_id, @priority, @queue, @type);

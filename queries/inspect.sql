@@ -99,7 +99,7 @@ SELECT id FROM jobs WHERE copied_from = @original::uuid ORDER BY id DESC LIMIT @
 -- One job or a page of them. A payload larger than payload_max is left out, so that a page of large jobs stays small: the
 -- stored size is asked first, since writing a payload out to measure it is what costs. 'epoch' and 0 stand for none.
 SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_at, j.expires_at,
-  coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from,
+  coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from, j.backoff,
   coalesce(j.replays, 0)::int AS replays,
   coalesce(CASE WHEN pg_column_size(j.payload) <= @payload_max::int THEN
     CASE WHEN octet_length(j.payload::text) <= @payload_max::int THEN j.payload::text END END, '')::text AS payload,

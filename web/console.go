@@ -117,6 +117,10 @@ func whatToDo(code string, status int) string {
 		return "status is the job's state now. Somebody was there before."
 	case "payload-too-large":
 		return "Keep large data elsewhere and put its address into the payload."
+	case "precondition-required", "precondition-failed":
+		return "Read the job again, and send its ETag as If-Match."
+	case "rate-limited":
+		return "Wait as long as Retry-After says. API_RATE_LIMIT is the limit; each job of POST /api/v1/jobs/bulk counts."
 	case "unsupported-media-type":
 		return "Send Content-Type: application/json, without Content-Encoding."
 	case "unauthenticated":

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ var codes = map[string]struct {
 	"not-dead":                  {http.StatusConflict, "The job is not a dead letter that this applies to"},
 	"already-replayed":          {http.StatusConflict, "The job was replayed before"},
 	"version-conflict":          {http.StatusConflict, "Somebody acted on the job since it was read"},
+	"precondition-required":     {http.StatusPreconditionRequired, "The header If-Match is needed"},
+	"precondition-failed":       {http.StatusPreconditionFailed, "The job is no longer what If-Match names"},
 	"operation-state":           {http.StatusConflict, "The operation does not stand where this applies"},
 	"count-moved":               {http.StatusConflict, "The selection is no longer what its preview told"},
 	"payload-too-large":         {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -48,6 +51,7 @@ var codes = map[string]struct {
 	"idempotency-key-reused":    {http.StatusUnprocessableEntity, "The key was used with other content"},
 	"idempotency-key-in-flight": {http.StatusConflict, "The first call with this key has not finished"},
 	"unique-conflict":           {http.StatusConflict, "Another job holds the unique key"},
+	"rate-limited":              {http.StatusTooManyRequests, "Too many requests"},
 	"timeout":                   {http.StatusServiceUnavailable, "The request took too long"},
 	"unavailable":               {http.StatusServiceUnavailable, "The database is not available"},
 	"internal":                  {http.StatusInternalServerError, "Something went wrong here"},
@@ -83,10 +87,18 @@ func problemOf(err error) problem {
 		steered    *engine.OperationStateError
 		moved      *engine.CountMovedError
 		routing    *echo.HTTPError
+		item       *engine.ItemError
+		limited    *limitError
 	)
 	switch {
+	case errors.As(err, &item):
+		p := problemOf(item.Err)
+		p.Errors = []api.Flaw{api.ItemFlaw(item, p.Code, p.Detail)}
+		return p
 	case errors.As(err, &refusal):
 		return problem{Code: refusal.Code, Detail: refusal.Detail, Scope: refusal.Scope}
+	case errors.As(err, &limited):
+		return problem{Code: "rate-limited", Detail: limited.Error(), retryAfter: strconv.Itoa(limited.wait)}
 	case errors.As(err, &bad):
 		return problem{Code: bad.Code, Detail: bad.Detail, Errors: bad.Flaws}
 	case errors.As(err, &validation):
@@ -171,6 +183,9 @@ func stateProblem(e *engine.StateError) problem {
 	case e.Act == "run_now":
 		p.Code = "not-waiting"
 		p.Detail = "The job is " + string(e.State) + "; only a job that waits for its time can be brought forward."
+	case e.Act == "edit":
+		p.Code = "not-waiting"
+		p.Detail = "The job is " + string(e.State) + "; only a job that waits can be edited."
 	case e.Act == "stop":
 		p.Code = "not-running"
 		p.Detail = "The job is " + string(e.State) + "; only a running job can be asked to stop."
@@ -222,11 +237,8 @@ func unavailable(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, puddle.ErrClosedPool) || pgconn.SafeToRetry(err)
 }
 
-// answerError writes err as a problem. It is echo's error handler.
-func (s *server) answerError(err error, c echo.Context) {
-	if c.Response().Committed {
-		return
-	}
+// problemFor is err as a problem of a request.
+func (s *server) problemFor(c echo.Context, err error) problem {
 	p := problemOf(err)
 	known := codes[p.Code]
 	p.Type, p.Title, p.Status = "about:blank", known.title, known.status
@@ -234,6 +246,21 @@ func (s *server) answerError(err error, c echo.Context) {
 		p.Type = s.help + p.Code
 	}
 	p.Instance, p.RequestID = c.Request().URL.Path, requestID(c)
+	return p
+}
+
+// problem is problemFor as the API puts it into its own answers.
+func (s *server) problem(c echo.Context, err error) (status int, body any) {
+	p := s.problemFor(c, err)
+	return p.Status, p
+}
+
+// answerError writes err as a problem. It is echo's error handler.
+func (s *server) answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	p := s.problemFor(c, err)
 	h := c.Response().Header()
 	if p.retryAfter != "" {
 		h.Set(echo.HeaderRetryAfter, p.retryAfter)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +40,36 @@ func (s *server) nameRequest(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		c.Set(requestIDKey, id)
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		return next(c)
+	}
+}
+
+const headKey = "head"
+
+// headAsGet runs before the router and lets it see HEAD as the GET that it asks
+// about; asHead puts that right again behind it. net/http leaves the body out.
+func headAsGet(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if r := c.Request(); r.Method == http.MethodHead {
+			c.Set(headKey, true)
+			r.Method = http.MethodGet
+		}
+		return next(c)
+	}
+}
+
+// asHead also lists HEAD where GET is allowed.
+func asHead(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Get(headKey) != nil {
+			c.Request().Method = http.MethodHead
+		}
+		h := c.Response().Header()
+		c.Response().Before(func() {
+			if allow := h.Get(echo.HeaderAllow); strings.Contains(allow, http.MethodGet) && !strings.Contains(allow, http.MethodHead) {
+				h.Set(echo.HeaderAllow, allow+", "+http.MethodHead)
+			}
+		})
 		return next(c)
 	}
 }

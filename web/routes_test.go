@@ -24,6 +24,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 	s.run(running, 12)
 	s.tell(running, 12)
 	later := s.enqueue(`{"type":"email","delay_seconds":3600}`)
+	last := s.enqueue(`{"type":"email"}`)
 	var dead []string
 	for i := range 3 {
 		id := s.enqueue(`{"type":"email"}`)
@@ -47,11 +48,11 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /":                                {"/", "", 200, []string{"jobs"}},
 		"GET /healthz":                         {"/healthz", "", 200, []string{"timestamp"}},
 		"GET /readyz":                          {"/readyz", "", 200, []string{"checks", "database", "duration_ms"}},
-		"HEAD /healthz":                        {"/healthz", "", 200, nil},
-		"HEAD /readyz":                         {"/readyz", "", 200, nil},
 		"GET /metrics":                         {"/metrics", "", 200, nil},
 		"GET /api/v1/version":                  {"/api/v1/version", "", 200, []string{"built_at"}},
 		"POST /api/v1/jobs":                    {"/api/v1/jobs", `{"type":"email"}`, 201, []string{"run_at"}},
+		"POST /api/v1/jobs/bulk":               {bulkPath, `{"jobs":[{"type":"email"}]}`, 201, []string{"jobs", "0", "id"}},
+		"PATCH /api/v1/jobs/:id":               {"/api/v1/jobs/" + last, `{"priority":5}`, 200, []string{"version"}},
 		"GET /api/v1/jobs":                     {"/api/v1/jobs", "", 200, []string{"data", "0", "status"}},
 		"GET /api/v1/jobs/:id":                 {"/api/v1/jobs/" + waiting, "", 200, []string{"payload"}},
 		"DELETE /api/v1/jobs/:id":              {"/api/v1/jobs/" + waiting, "", 200, []string{"finished_at"}},
@@ -97,7 +98,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		method, _, _ := strings.Cut(name, " ")
 		var headers []string
 		if want.body != "" {
-			headers = []string{"Content-Type", "application/json"}
+			headers = []string{"Content-Type", "application/json", "If-Match", "*"}
 		}
 		got := s.do(method, want.path, want.body, headers...)
 		if got.status != want.status || want.key != nil && got.field(want.key...) == nil {
@@ -223,14 +224,14 @@ func TestOtherMethodsAre405AndListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for path, allow := range map[string][]string{
-		"/api/v1/jobs": {"GET", "POST"}, "/api/v1/jobs/" + uuid.NewString(): {"GET", "DELETE"}, "/api/v1/queues": {"GET"},
+		"/api/v1/jobs": {"GET", "POST"}, "/api/v1/jobs/" + uuid.NewString(): {"GET", "HEAD", "PATCH", "DELETE"}, "/api/v1/queues": {"GET", "HEAD"},
 		"/api/v1/dlq/" + uuid.NewString() + "/replay": {"POST"},
 	} {
-		got := s.do("PATCH", path, "")
-		got.refused("PATCH "+path, http.StatusMethodNotAllowed, "method-not-allowed", "")
+		got := s.do("PUT", path, "")
+		got.refused("PUT "+path, http.StatusMethodNotAllowed, "method-not-allowed", "")
 		for _, m := range allow {
 			if !strings.Contains(got.header.Get("Allow"), m) {
-				t.Errorf("PATCH %s: Allow is %q, want %s in it", path, got.header.Get("Allow"), m)
+				t.Errorf("PUT %s: Allow is %q, want %s in it", path, got.header.Get("Allow"), m)
 			}
 		}
 	}

@@ -58,6 +58,10 @@ type Config struct {
 	RequestTimeout time.Duration
 	// PayloadMaxBytes is the engine's limit. Default [engine.DefaultPayloadMaxBytes].
 	PayloadMaxBytes int
+	// RateLimit is how many requests a token, or without tokens an address, may send
+	// this process in a RateWindow. Default: any number.
+	RateLimit  int
+	RateWindow time.Duration
 
 	// Console are the settings of the web console; nil leaves it out. What it reads,
 	// acts through and is told by this package is filled in by New.
@@ -73,6 +77,7 @@ type server struct {
 	metrics *ops.Metrics
 	build   ops.Build
 	timeout time.Duration
+	limit   *limiter
 	help    string           // where problems are explained
 	console *console.Console // nil without one
 }
@@ -110,7 +115,8 @@ func newEcho(c Config) (*echo.Echo, error) {
 		c.PayloadMaxBytes = engine.DefaultPayloadMaxBytes
 	}
 	s := &server{
-		log: c.Log, metrics: c.Metrics, build: c.Build, timeout: c.RequestTimeout, help: strings.TrimSuffix(c.PublicURL, "/") + "/help/problems/",
+		log: c.Log, metrics: c.Metrics, build: c.Build, timeout: c.RequestTimeout,
+		limit: newLimiter(c.RateLimit, c.RateWindow, guard.ClientAddress, c.Metrics.RateLimited), help: strings.TrimSuffix(c.PublicURL, "/") + "/help/problems/",
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -120,13 +126,12 @@ func newEcho(c Config) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
-	e.Use(s.nameRequest, s.logRequest, s.recover, s.limitTime, guard.SameOrigin, requireToken)
+	e.Pre(headAsGet)
+	e.Use(asHead, s.nameRequest, s.logRequest, s.recover, s.limitTime, guard.SameOrigin, requireToken, s.limit.each)
 
 	health := ops.NewHealth(c.Build, append(c.Ready[:len(c.Ready):len(c.Ready)], ops.Draining(c.Draining)), c.Log)
-	for _, method := range []string{http.MethodGet, http.MethodHead} { // some probes ask by HEAD
-		e.Add(method, "/healthz", plain(health.Live))
-		e.Add(method, "/readyz", plain(health.Ready))
-	}
+	e.GET("/healthz", plain(health.Live))
+	e.GET("/readyz", plain(health.Ready))
 	e.GET(auth.MetricsPath, echo.WrapHandler(c.Metrics.Handler()))
 	e.GET("/api/v1/version", plain(health.Version))
 	if s.console != nil {
@@ -137,7 +142,7 @@ func newEcho(c Config) (*echo.Echo, error) {
 	}
 	api.New(api.Config{
 		Engine: c.Engine, Read: c.Read, Acts: c.Metrics, Log: c.Log, PayloadMaxBytes: c.PayloadMaxBytes,
-		ClientAddress: guard.ClientAddress, RequestID: requestID,
+		ClientAddress: guard.ClientAddress, RequestID: requestID, Problem: s.problem, Charge: s.limit.more,
 	}).Mount(e)
 	return e, nil
 }

@@ -85,5 +85,6 @@ func webConfig(p *boot.Process, pool *pgxpool.Pool, read *inspect.Reader, e *eng
 		Addr: cfg.Server.Addr(), Development: cfg.Env == config.Development, Token: cfg.Bootstrap.Token.Reveal(),
 		MetricsToken: cfg.Metrics.Token.Reveal(), PublicURL: cfg.Server.PublicURL, TrustedProxies: cfg.Server.TrustedProxies,
 		RequestTimeout: cfg.API.RequestTimeout, PayloadMaxBytes: cfg.API.PayloadMaxBytes,
+		RateLimit: cfg.API.RateLimit.Count, RateWindow: cfg.API.RateLimit.Per,
 	}
 }

@@ -38,6 +38,7 @@ type Job struct {
 	StartedAt, FinishedAt, ExpiresAt, DiscardedAt time.Time
 	// Timeout is the job's own; 0 takes the type's.
 	Timeout     time.Duration
+	Backoff     *engine.Backoff // nil: as its type
 	Tags        []string
 	Traceparent string
 	CopiedFrom  *engine.ID
@@ -142,7 +143,7 @@ func jobOf(x *dbsqlc.GetJobsRow) Job {
 		Crashes: int(x.Crashes), Replays: int(x.Replays), Version: int(x.Version),
 		CreatedAt: x.CreatedAt.UTC(), ScheduledAt: x.ScheduledAt.UTC(), ExpiresAt: optional(x.ExpiresAt),
 		StartedAt: instant(x.LastStartedAt), DiscardedAt: instant(x.DiscardedAt),
-		Timeout: time.Duration(x.TimeoutMs) * time.Millisecond, Tags: x.Tags, Traceparent: x.Traceparent, CopiedFrom: x.CopiedFrom,
+		Timeout: time.Duration(x.TimeoutMs) * time.Millisecond, Tags: x.Tags, Traceparent: x.Traceparent, CopiedFrom: x.CopiedFrom, Backoff: engine.StoredBackoff(x.Backoff),
 		HeldReason: x.HeldReason, DeadReason: engine.Reason(x.DeadReason), Payload: rawJSON([]byte(x.Payload)),
 	}
 	if j.State == engine.StateLeased {

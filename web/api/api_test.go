@@ -2,15 +2,11 @@ package api
 
 import (
 	"encoding/json"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
-	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 )
 
 func TestPointers(t *testing.T) {
@@ -59,33 +55,6 @@ func TestTimesAndDurationsOnTheWire(t *testing.T) {
 		}
 	}
 }
-
-func TestCursorsBelongToOneListAndFilter(t *testing.T) {
-	t.Parallel()
-	values := url.Values{"type": {"email"}, "limit": {"5"}}
-	made := cursor{Of: listed("dlq", values), Dead: &inspect.DeadCursor{DiedAt: time.Now().UTC(), ID: uuid.New()}}
-	read := func(list string, v url.Values) (cursor, []Flaw) {
-		q := &query{values: url.Values{"cursor": {made.String()}}}
-		for name, x := range v {
-			q.values[name] = x
-		}
-		return q.cursor(list), q.bad
-	}
-	if got, bad := read("dlq", url.Values{"type": {"email"}, "limit": {"9"}}); len(bad) > 0 || got.Dead == nil || !got.Dead.DiedAt.Equal(made.Dead.DiedAt) || got.Dead.ID != made.Dead.ID {
-		t.Errorf("its own list = %+v, %v", got, bad)
-	}
-	for name, bad := range map[string][]Flaw{
-		"another list":   second(read("jobs", values)),
-		"another filter": second(read("dlq", url.Values{"type": {"sms"}})),
-		"no filter":      second(read("dlq", nil)),
-	} {
-		if len(bad) != 1 {
-			t.Errorf("%s: %v, want a refusal", name, bad)
-		}
-	}
-}
-
-func second(_ cursor, bad []Flaw) []Flaw { return bad }
 
 func TestFileNamesAreTame(t *testing.T) {
 	t.Parallel()

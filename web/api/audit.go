@@ -19,7 +19,10 @@ var sources = []string{"console", "api", "cli", "go", "system"}
 // as in the console: it holds no payload and no secret.
 func (a *API) listAudit(c echo.Context) error {
 	q := readQuery(c, "actor", "action", "source", "target", "since", "until", "limit", "cursor")
-	cur := q.cursor("audit")
+	cur, err := a.cursors.read(c.Request().Context(), q, "audit")
+	if err != nil {
+		return err
+	}
 	f := inspect.AuditFilter{
 		Actor: q.text("actor"), Action: q.text("action"), Source: q.text("source"), Target: q.text("target"), Since: q.instant("since"), Until: q.instant("until"),
 		Before: cur.N, Limit: q.number("limit", inspect.DefaultLimit, inspect.MaxLimit),
@@ -36,16 +39,18 @@ func (a *API) listAudit(c echo.Context) error {
 	if p := auth.Caller(c); p.Limited() {
 		return p.LimitedTo("The audit trail tells of every queue.")
 	}
-	list, next, err := a.Read.Audit(c.Request().Context(), f)
+	list, more, err := a.Read.Audit(c.Request().Context(), f)
 	if err != nil {
 		return err
 	}
-	out := listJSON[actionJSON]{Data: make([]actionJSON, len(list)), Partial: next != 0 && len(list) < f.Limit}
+	out := listJSON[actionJSON]{Data: make([]actionJSON, len(list)), Partial: more != 0 && len(list) < f.Limit}
 	for i, x := range list {
 		out.Data[i] = actionOf(x)
 	}
-	if next != 0 {
-		out.next(c, cursor{Of: cur.Of, N: next}, q.values)
+	if more != 0 {
+		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, N: more}, q.values); err != nil {
+			return err
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }

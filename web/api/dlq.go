@@ -17,7 +17,10 @@ var reasons = []engine.Reason{engine.ReasonExhausted, engine.ReasonPermanent, en
 
 func (a *API) listDead(c echo.Context) error {
 	q := readQuery(c, "type", "queue", "reason", "fingerprint", "discarded", "limit", "cursor")
-	cur := q.cursor("dlq")
+	cur, err := a.cursors.read(c.Request().Context(), q, "dlq")
+	if err != nil {
+		return err
+	}
 	f := inspect.DeadFilter{
 		Type: q.text("type"), Queue: q.text("queue"), Fingerprint: q.text("fingerprint"), Reason: engine.Reason(q.text("reason")),
 		Discarded: q.flag("discarded"), After: cur.Dead, Limit: q.number("limit", inspect.DefaultLimit, inspect.MaxLimit),
@@ -37,7 +40,9 @@ func (a *API) listDead(c echo.Context) error {
 		out.Data[i] = deadOf(d)
 	}
 	if page.Next != nil {
-		out.next(c, cursor{Of: cur.Of, Dead: page.Next}, q.values)
+		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, Dead: page.Next}, q.values); err != nil {
+			return err
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }

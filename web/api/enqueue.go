@@ -17,7 +17,8 @@ import (
 
 // enqueueFields are the fields of an enqueue, in the order of the documentation.
 var enqueueFields = []string{"type", "payload", "queue", "priority", "run_at", "scheduled_at", "delay_seconds", "max_attempts",
-	"timeout_seconds", "expires_at", "tags", "idempotency_key", "unique", "copied_from", "traceparent"}
+	"timeout_seconds", "expires_at", "tags", "backoff", "idempotency_key", "unique", "copied_from",
+	"traceparent"}
 
 // enqueueRequest is an enqueue as far as HTTP knows it.
 type enqueueRequest struct {
@@ -89,6 +90,8 @@ func (q *enqueueRequest) field(m member) {
 		o.IdempotencyKey = q.text(m)
 	case "unique":
 		q.unique(m)
+	case "backoff":
+		q.backoff(m)
 	case "copied_from":
 		o.CopiedFrom = q.id(m)
 	case "traceparent":
@@ -215,33 +218,46 @@ func (q *enqueueRequest) instant(m member) time.Time {
 	return t.UTC()
 }
 
-// idempotencyKey reads the header, quoted or bare, and holds it against the body's.
+// idempotencyKey takes the header's key and holds it against the body's.
 func (q *enqueueRequest) idempotencyKey(c echo.Context) error {
+	key, err := idempotencyHeader(c)
+	switch {
+	case err != nil:
+		return err
+	case key == "":
+		return nil
+	case q.given["idempotency_key"] && q.options.IdempotencyKey != key:
+		return refuseKey("conflict", "differs from idempotency_key in the body")
+	}
+	q.options.IdempotencyKey = key
+	return nil
+}
+
+func refuseKey(code, detail string) error {
+	return &RequestError{Code: "validation-failed", Detail: "The header Idempotency-Key needs attention.",
+		Flaws: []Flaw{{Header: "Idempotency-Key", Code: code, Detail: detail}}}
+}
+
+// idempotencyHeader reads the key, quoted or bare; empty if there is none.
+func idempotencyHeader(c echo.Context) (string, error) {
 	values := c.Request().Header.Values("Idempotency-Key")
 	if len(values) == 0 {
-		return nil
-	}
-	refuse := func(code, detail string) error {
-		return &RequestError{Code: "validation-failed", Detail: "The header Idempotency-Key needs attention.",
-			Flaws: []Flaw{{Header: "Idempotency-Key", Code: code, Detail: detail}}}
+		return "", nil
 	}
 	key := strings.Trim(values[0], " \t")
 	if len(values) > 1 {
-		return refuse("duplicate", "given twice")
+		return "", refuseKey("duplicate", "given twice")
 	}
 	if len(key) >= 2 && key[0] == '"' && key[len(key)-1] == '"' {
 		key = unquote.Replace(key[1 : len(key)-1])
 	}
 	switch {
 	case key == "":
-		return refuse("required", "1 to 255 characters")
+		return "", refuseKey("required", "1 to 255 characters")
 	case strings.ToValidUTF8(key, "") != key:
-		return refuse("invalid", "is not UTF-8")
-	case q.given["idempotency_key"] && q.options.IdempotencyKey != key:
-		return refuse("conflict", "differs from idempotency_key in the body")
+		return "", refuseKey("invalid", "is not UTF-8")
 	}
-	q.options.IdempotencyKey = key
-	return nil
+	return key, nil
 }
 
 // unquote undoes the escapes of a structured-field string (RFC 8941).

@@ -15,7 +15,7 @@ func (a *API) explainJob(c echo.Context) error {
 	if err := readQuery(c).err(); err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := a.ownJobID(c)
 	if err != nil {
 		return err
 	}

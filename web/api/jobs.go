@@ -84,7 +84,10 @@ func (a *API) listJobs(c echo.Context) error {
 	if q.values.Has("page") && q.values.Has("cursor") {
 		q.refuse("page", "conflict", "give cursor or page, not both")
 	}
-	cur := q.cursor("jobs")
+	cur, err := a.cursors.read(c.Request().Context(), q, "jobs")
+	if err != nil {
+		return err
+	}
 	f := inspect.JobFilter{
 		States: q.states(), Type: q.text("type"), Queue: q.text("queue"), Priority: q.priority(),
 		Before: cur.Before, Offset: (page - 1) * limit, Limit: limit,
@@ -101,7 +104,9 @@ func (a *API) listJobs(c echo.Context) error {
 		out.Data[i] = jobOf(j)
 	}
 	if found.Next != uuid.Nil {
-		out.next(c, cursor{Of: cur.Of, Before: found.Next}, q.values)
+		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, Before: found.Next}, q.values); err != nil {
+			return err
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }
@@ -110,7 +115,10 @@ func (a *API) listJobs(c echo.Context) error {
 func (a *API) searchJobs(c echo.Context) error {
 	q := readQuery(c, "q", "limit", "cursor")
 	limit := q.number("limit", inspect.DefaultLimit, inspect.MaxLimit)
-	cur := q.cursor("search")
+	cur, err := a.cursors.read(c.Request().Context(), q, "search")
+	if err != nil {
+		return err
+	}
 	asked := q.search("q", time.Now())
 	if err := q.err(); err != nil {
 		return err
@@ -127,14 +135,19 @@ func (a *API) searchJobs(c echo.Context) error {
 		if found.Stopped {
 			out.SearchedBackTo = stamp(inspect.TimeOf(found.Next))
 		}
-		out.next(c, cursor{Of: cur.Of, Before: found.Next}, q.values)
+		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, Before: found.Next}, q.values); err != nil {
+			return err
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }
 
-// next says where the list goes on, in the body and as a link.
-func (l *listJSON[T]) next(c echo.Context, at cursor, values url.Values) {
-	s := at.String()
+// next says where a list goes on, in the body and as a link.
+func next[T any](c echo.Context, cs *cursors, l *listJSON[T], at cursor, values url.Values) error {
+	s, err := cs.write(c.Request().Context(), at)
+	if err != nil {
+		return err
+	}
 	l.NextCursor, l.HasMore = &s, true
 	link := url.Values{}
 	for name, v := range values {
@@ -144,6 +157,7 @@ func (l *listJSON[T]) next(c echo.Context, at cursor, values url.Values) {
 	}
 	link.Set("cursor", s)
 	c.Response().Header().Set("Link", "<"+c.Path()+"?"+link.Encode()+`>; rel="next"`)
+	return nil
 }
 
 func (a *API) getJob(c echo.Context) error {
@@ -166,7 +180,7 @@ func (a *API) getJob(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("ETag", etag(job, q.text("include")))
 	h.Set(echo.HeaderCacheControl, "no-cache")
-	if len(include) == 0 && c.Request().Header.Get("If-None-Match") == h.Get("ETag") {
+	if len(include) == 0 && c.Request().Header.Get("If-None-Match") != "" && named(c, "If-None-Match", h.Get("ETag")) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	out := jobOf(job)

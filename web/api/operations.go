@@ -113,7 +113,7 @@ func (q *operationRequest) whole(m member, most int) int {
 	return n
 }
 
-func (q *operationRequest) flag(m member) bool {
+func (q *enqueueRequest) flag(m member) bool {
 	switch string(m.value) {
 	case "true":
 		return true
@@ -216,7 +216,11 @@ func (a *API) operate(c echo.Context, spec engine.OperationSpec) error {
 
 func (a *API) listOperations(c echo.Context) error {
 	q := readQuery(c, "limit", "cursor")
-	cur, limit := q.cursor("operations"), q.number("limit", defaultOperations, 200)
+	cur, err := a.cursors.read(c.Request().Context(), q, "operations")
+	if err != nil {
+		return err
+	}
+	limit := q.number("limit", defaultOperations, 200)
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -234,7 +238,9 @@ func (a *API) listOperations(c echo.Context) error {
 	}
 	if more {
 		last := list[len(list)-1]
-		out.next(c, cursor{Of: cur.Of, Before: last.ID, At: last.CreatedAt}, q.values)
+		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, Before: last.ID, At: last.CreatedAt}, q.values); err != nil {
+			return err
+		}
 	}
 	return answer(c, http.StatusOK, out)
 }

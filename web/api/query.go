@@ -1,9 +1,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,7 +14,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
-	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/search"
 )
 
@@ -164,60 +160,4 @@ func (q *query) include(known ...string) map[string]bool {
 		wanted[name] = true
 	}
 	return wanted
-}
-
-// cursor is a place in a list, with a digest of what was listed, so that it is not
-// carried to another list or filter.
-type cursor struct {
-	Of     string              `json:"of"`
-	Before engine.ID           `json:"b"`
-	At     time.Time           `json:"t,omitzero"`
-	N      int64               `json:"n,omitzero"`
-	Dead   *inspect.DeadCursor `json:"d,omitempty"`
-}
-
-// listed is a short digest of a list and its filter. Limit and place are no part
-// of it: they may change from page to page.
-func listed(list string, values url.Values) string {
-	filter := url.Values{}
-	for name, v := range values {
-		if name != "limit" && name != "cursor" && name != "page" {
-			filter[name] = v
-		}
-	}
-	sum := sha256.Sum256([]byte(list + "?" + filter.Encode()))
-	return base64.RawURLEncoding.EncodeToString(sum[:9])
-}
-
-func (c cursor) String() string {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// cursor reads the cursor of a list; the zero one if there is none.
-func (q *query) cursor(list string) cursor {
-	c := cursor{Of: listed(list, q.values)}
-	if !q.values.Has("cursor") {
-		return c
-	}
-	var given cursor
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(q.values.Get("cursor"))
-	if err == nil {
-		err = json.Unmarshal(raw, &given)
-	}
-	switch {
-	case err != nil || given.String() != q.values.Get("cursor"):
-		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
-	case given.Of != c.Of:
-		q.refuse("cursor", "invalid", "it belongs to another list or filter; start without one")
-	case given.N < 0, !given.At.IsZero() && (given.At.Year() < 1970 || given.At.Year() > 9999),
-		given.Dead != nil && (given.Dead.DiedAt.Year() < 1970 || given.Dead.DiedAt.Year() > 9999):
-		q.refuse("cursor", "invalid", "not a cursor of this server; start without one")
-	default:
-		return given
-	}
-	return c
 }

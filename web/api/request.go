@@ -127,11 +127,14 @@ type member struct {
 
 // object splits a body into its fields. Only the top level is looked at: what is
 // inside a payload is the engine's to judge.
-func object(body []byte) ([]member, error) {
+func object(body []byte) ([]member, error) { return objectWithin(body, maxDepth) }
+
+// objectWithin is object for a body that may be nested so deep.
+func objectWithin(body []byte, levels int) ([]member, error) {
 	if !utf8.Valid(body) {
 		return nil, &RequestError{Code: "malformed-json", Detail: "The body is not UTF-8."}
 	}
-	if field, deep := tooDeep(body); deep {
+	if field, deep := tooDeep(body, levels); deep {
 		return nil, flawed(flaw(field, "too-deep", "nested at most 64 deep"))
 	}
 	if err := syntax(body); err != nil {
@@ -188,7 +191,7 @@ const maxDepth = 65
 
 // tooDeep looks for the depth before anything recurses, and names the top field it
 // is in.
-func tooDeep(body []byte) (pointer string, deep bool) {
+func tooDeep(body []byte, levels int) (pointer string, deep bool) {
 	depth, inString, start := 0, false, 0
 	for i := 0; i < len(body); i++ {
 		switch b := body[i]; {
@@ -202,7 +205,7 @@ func tooDeep(body []byte) (pointer string, deep bool) {
 			}
 		case inString:
 		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
+			if depth++; depth > levels {
 				return pointer, true
 			}
 		case b == '}' || b == ']':

@@ -19,7 +19,10 @@ import (
 // Engine is what the API asks of the engine.
 type Engine interface {
 	Enqueue(ctx context.Context, args engine.Args, o engine.EnqueueOptions) (engine.Enqueued, error)
+	EnqueueManyOnce(ctx context.Context, key string, items []engine.EnqueueItem) (done []engine.Enqueued, replayed bool, err error)
+	EnqueueEach(ctx context.Context, items []engine.EnqueueItem) ([]engine.EnqueueResult, error)
 	Cancel(ctx context.Context, id engine.ID, a engine.Actor) error
+	Edit(ctx context.Context, id engine.ID, e engine.Edit, a engine.Actor) error
 	RequestStop(ctx context.Context, id engine.ID, a engine.Actor) error
 	RunNow(ctx context.Context, id engine.ID, a engine.Actor) error
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -53,6 +56,7 @@ type Reader interface {
 	Workers(ctx context.Context) ([]inspect.Worker, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)
 	Audit(ctx context.Context, f inspect.AuditFilter) ([]inspect.Action, int64, error)
+	CursorSecret(ctx context.Context) ([]byte, error)
 }
 
 var (
@@ -75,17 +79,22 @@ type Config struct {
 	ClientAddress func(*http.Request) string
 	// RequestID names a request in the log and the audit trail.
 	RequestID func(echo.Context) string
+	// Problem is an error as a problem of the request, and its status.
+	Problem func(echo.Context, error) (status int, problem any)
+	// Charge takes n more requests off what the caller may ask for.
+	Charge func(c echo.Context, n int) error
 }
 
 // API serves the routes. It is safe for many goroutines.
 type API struct {
 	Config
 	bodyMax int64
+	cursors *cursors
 }
 
 // New returns the API; [API.Mount] puts it on a router.
 func New(c Config) *API {
-	return &API{Config: c, bodyMax: int64(c.PayloadMaxBytes) + 64<<10}
+	return &API{Config: c, bodyMax: int64(c.PayloadMaxBytes) + 64<<10, cursors: &cursors{secretOf: c.Read.CursorSecret}}
 }
 
 // Mount adds every route. The paths without a version are the same handlers, for
@@ -98,6 +107,8 @@ func (a *API) Mount(e *echo.Echo) {
 		e.GET(base+"/jobs/:id", a.getJob, read)
 		e.DELETE(base+"/jobs/:id", a.cancelJob, write)
 	}
+	e.POST("/api/v1/jobs/bulk", a.createMany, write)
+	e.PATCH("/api/v1/jobs/:id", a.editJob, write)
 	e.POST("/api/v1/jobs/:id/stop", a.stopJob, write)
 	e.POST("/api/v1/jobs/:id/run-now", a.runNow, write)
 	e.GET("/api/v1/jobs/:id/attempts", a.listAttempts, read)

@@ -77,6 +77,25 @@ func enqueuedOf(e engine.Enqueued) enqueuedJSON {
 	}
 }
 
+// manyJSON is the answer to an enqueue of many, all or none.
+type manyJSON struct {
+	Jobs []enqueuedJSON `json:"jobs"`
+}
+
+// eachJSON is the answer to an enqueue of many, each by itself.
+type eachJSON struct {
+	Jobs    []eachItemJSON `json:"jobs"`
+	Refused int            `json:"refused"`
+}
+
+// eachItemJSON is a job, with the status that it would have had alone, or its problem.
+type eachItemJSON struct {
+	Status   int           `json:"status"`
+	Job      *enqueuedJSON `json:"job,omitempty"`
+	Replayed bool          `json:"idempotency_replayed,omitempty"`
+	Problem  any           `json:"problem,omitempty"`
+}
+
 type failureJSON struct {
 	Class       string `json:"class"`
 	Message     string `json:"message"`
@@ -104,6 +123,7 @@ type jobJSON struct {
 	Duration     *seconds        `json:"duration_seconds,omitempty"`
 	ExpiresAt    stamp           `json:"expires_at,omitzero"`
 	Timeout      *seconds        `json:"timeout_seconds,omitempty"`
+	Backoff      *engine.Backoff `json:"backoff,omitempty"`
 	Tags         []string        `json:"tags"`
 	Progress     *progressJSON   `json:"progress,omitempty"`
 	Stop         *stopJSON       `json:"stop_request,omitempty"`
@@ -196,7 +216,7 @@ func jobOf(j inspect.Job) jobJSON {
 			MaxAttempts: j.MaxAttempts, RunAt: stamp(j.ScheduledAt), CreatedAt: stamp(j.CreatedAt), Version: j.Version,
 		},
 		Run: j.Run, Crashes: j.Crashes, Suspect: j.Suspect(), Replays: j.Replays, UpdatedAt: stamp(j.UpdatedAt), StartedAt: stamp(j.StartedAt),
-		FinishedAt: stamp(j.FinishedAt), ExpiresAt: stamp(j.ExpiresAt), Tags: j.Tags, HeldReason: j.HeldReason, DeadReason: j.DeadReason,
+		FinishedAt: stamp(j.FinishedAt), ExpiresAt: stamp(j.ExpiresAt), Backoff: j.Backoff, Tags: j.Tags, HeldReason: j.HeldReason, DeadReason: j.DeadReason,
 		DiscardedAt: stamp(j.DiscardedAt), CopiedFrom: j.CopiedFrom, Traceparent: j.Traceparent, Payload: j.Payload,
 		PayloadOmitted: j.Payload == nil,
 	}

@@ -150,9 +150,9 @@ var actionWords = map[string]struct {
 }{
 	"replay": {"Replayed", views.StateReplayed, "rotate-ccw"}, "discard": {"Discarded", views.StateDiscarded, "trash"},
 	"restore": {"Restored", views.StateDead, "corner"}, "cancel": {"Cancelled", views.StateCancelled, "ban"},
-	"run_now": {"Brought forward", views.StateReady, "zap"},
-	"stop":    {"Stop requested", views.StateLate, "octagon-x"},
-	"pause":   {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
+	"run_now": {"Brought forward", views.StateReady, "zap"}, "edit": {"Edited", views.StateReady, "pencil"},
+	"stop":  {"Stop requested", views.StateLate, "octagon-x"},
+	"pause": {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
 	"operation replay": {"Replay of many", views.StateReplayed, "list-checks"}, "operation discard": {"Discard of many", views.StateDiscarded, "list-checks"},
 	"operation cancel": {"Cancel of many", views.StateCancelled, "list-checks"}, "operation run_now": {"Run now of many", views.StateReady, "list-checks"},
 	"operation pause": {"Paused operation", views.StatePaused, "circle-pause"}, "operation continue": {"Continued operation", views.StateActive, "play"},

@@ -339,6 +339,10 @@ func (v *visit) jobFacts(j *inspect.Job) []views.Fact {
 		timeout = span(j.Timeout)
 	}
 	facts = append(facts, fact("Timeout", timeout))
+	if b := j.Backoff; b != nil {
+		words := map[engine.BackoffPolicy]string{engine.BackoffFullJitter: "full jitter", engine.BackoffExponential: "exponential"}[b.Policy]
+		facts = append(facts, fact("Backoff", words+", from "+span(b.Base)+", at most "+span(b.Max)))
+	}
 	if len(j.Tags) > 0 {
 		var tags []views.Span
 		for _, t := range j.Tags {

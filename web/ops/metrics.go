@@ -28,6 +28,7 @@ type Metrics struct {
 	enqueued, claimed, executions            *prometheus.CounterVec
 	deadLetters, dlqReplays, renewals        *prometheus.CounterVec
 	reaped, refused, keyRepeats, acts, tasks *prometheus.CounterVec
+	rateLimited                              *prometheus.CounterVec
 	runTime, queueWait, requests             *prometheus.HistogramVec
 	enqueueTime, claimTime, claimBatch       prometheus.Histogram
 	listener                                 prometheus.Gauge
@@ -74,6 +75,7 @@ func NewMetrics(build Build) *Metrics {
 	m.reaped = counter("leases_reaped_total", "Lost runs whose job was taken back.", "queue")
 	m.refused = counter("stale_writes_refused_total", "Writes refused for a token no longer current.", "operation")
 	m.keyRepeats = counter("idempotency_replays_total", "Idempotency keys that found their first answer.", "scope")
+	m.rateLimited = counter("api_rate_limited_total", "Requests refused for their number.", "class")
 	m.acts = counter("operator_actions_total", "Acts on jobs.", "action", "result")
 	m.tasks = counter("maintenance_passes_total", "Maintenance passes of this process.", "task", "result")
 	m.runTime = times(prefix+"execution_duration_seconds", "From start to end of a run.", durations, "queue", "type", "outcome")
@@ -174,6 +176,9 @@ func (m *Metrics) OperatorAction(action, result string) {
 		m.dlqReplays.WithLabelValues("refused").Inc()
 	}
 }
+
+// RateLimited counts a request refused for their number; class is token or anonymous.
+func (m *Metrics) RateLimited(class string) { m.rateLimited.WithLabelValues(class).Inc() }
 
 // Request counts a request by its route's template, never by its path.
 func (m *Metrics) Request(method, route string, status int, took time.Duration) {

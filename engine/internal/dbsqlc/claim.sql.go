@@ -34,8 +34,8 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimJobsParams struct {
@@ -65,6 +65,7 @@ type ClaimJobsRow struct {
 	MaxAttempts    int16
 	TimeoutMs      *int32
 	ExpiresAt      *time.Time
+	Backoff        []byte
 }
 
 // Takes ready jobs out of line and writes one lease for the batch; the lease's id is their token. A lane is a queue and
@@ -106,6 +107,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 			&i.MaxAttempts,
 			&i.TimeoutMs,
 			&i.ExpiresAt,
+			&i.Backoff,
 		); err != nil {
 			return nil, err
 		}
@@ -143,8 +145,8 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimSuspectsRow struct {
@@ -163,6 +165,7 @@ type ClaimSuspectsRow struct {
 	MaxAttempts    int16
 	TimeoutMs      *int32
 	ExpiresAt      *time.Time
+	Backoff        []byte
 }
 
 // Jobs whose last run was lost with its process, in a lease of their own. They run one after the other, so a few can share
@@ -200,6 +203,7 @@ func (q *Queries) ClaimSuspects(ctx context.Context, db DBTX, queues []string, t
 			&i.MaxAttempts,
 			&i.TimeoutMs,
 			&i.ExpiresAt,
+			&i.Backoff,
 		); err != nil {
 			return nil, err
 		}

@@ -42,6 +42,7 @@ func (r iteratorForCopyJobs) Values() ([]interface{}, error) {
 		r.rows[0].Tags,
 		r.rows[0].Traceparent,
 		r.rows[0].CopiedFrom,
+		r.rows[0].Backoff,
 	}, nil
 }
 
@@ -50,7 +51,7 @@ func (r iteratorForCopyJobs) Err() error {
 }
 
 func (q *Queries) CopyJobs(ctx context.Context, db DBTX, arg []CopyJobsParams) (int64, error) {
-	return db.CopyFrom(ctx, []string{"jobs"}, []string{"id", "type", "queue", "priority", "max_attempts", "version", "payload", "scheduled_at", "expires_at", "timeout_ms", "tags", "traceparent", "copied_from"}, &iteratorForCopyJobs{rows: arg})
+	return db.CopyFrom(ctx, []string{"jobs"}, []string{"id", "type", "queue", "priority", "max_attempts", "version", "payload", "scheduled_at", "expires_at", "timeout_ms", "tags", "traceparent", "copied_from", "backoff"}, &iteratorForCopyJobs{rows: arg})
 }
 
 // iteratorForCopyReady implements pgx.CopyFromSource.

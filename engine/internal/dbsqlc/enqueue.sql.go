@@ -26,6 +26,7 @@ type CopyJobsParams struct {
 	Tags        []string
 	Traceparent *string
 	CopiedFrom  *uuid.UUID
+	Backoff     []byte
 }
 
 type CopyReadyParams struct {
@@ -45,8 +46,9 @@ type CopyScheduledParams struct {
 
 const EnqueueJob = `-- name: EnqueueJob :one
 WITH j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from)
-  VALUES ($1, $4, $3, $2, $5, 1, $6, $7, $8, $9, $10, $11))
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, expires_at, timeout_ms, tags, traceparent, copied_from,
+    backoff)
+  VALUES ($1, $4, $3, $2, $5, 1, $6, $7, $8, $9, $10, $11, $12))
 INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES ($1, $2, $3, $4)
 RETURNING r.ready_at
 `
@@ -63,6 +65,7 @@ type EnqueueJobParams struct {
 	Tags        []string
 	Traceparent *string
 	CopiedFrom  *uuid.UUID
+	Backoff     []byte
 }
 
 // The hot door: the job and its place in line, in one statement.
@@ -79,6 +82,7 @@ func (q *Queries) EnqueueJob(ctx context.Context, db DBTX, arg EnqueueJobParams)
 		arg.Tags,
 		arg.Traceparent,
 		arg.CopiedFrom,
+		arg.Backoff,
 	)
 	var ready_at time.Time
 	err := row.Scan(&ready_at)
@@ -89,8 +93,10 @@ const EnqueueJobAt = `-- name: EnqueueJobAt :one
 WITH t AS (
   SELECT coalesce($1::timestamptz, now() + make_interval(secs => $2::float8)) AS run_at),
 j AS (
-  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from)
-  SELECT $3, $4, $5, $6, $7, 1, $8, t.run_at, $9, $10, $11, $12, $13 FROM t),
+  INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from,
+    backoff)
+  SELECT $3, $4, $5, $6, $7, 1, $8, t.run_at, $9, $10, $11, $12, $13,
+    $14 FROM t),
 r AS (
   INSERT INTO job_ready (job_id, priority, queue, type)
   SELECT $3, $6, $5, $4 FROM t WHERE t.run_at <= now()),
@@ -114,6 +120,7 @@ type EnqueueJobAtParams struct {
 	Tags         []string
 	Traceparent  *string
 	CopiedFrom   *uuid.UUID
+	Backoff      []byte
 }
 
 type EnqueueJobAtRow struct {
@@ -137,6 +144,7 @@ func (q *Queries) EnqueueJobAt(ctx context.Context, db DBTX, arg EnqueueJobAtPar
 		arg.Tags,
 		arg.Traceparent,
 		arg.CopiedFrom,
+		arg.Backoff,
 	)
 	var i EnqueueJobAtRow
 	err := row.Scan(&i.RunAt, &i.CreatedAt)
@@ -150,7 +158,8 @@ FROM enqueue_job_keyed($1::uuid, $2::text, $3::jsonb, $4::text, $5::int, $6::tim
   $7::bigint, $8::int, $9::int, $10::int,
   $11::timestamptz, $12::text[], $13::text, $14::float8,
   $15::text, $16::boolean, $17::uuid, $18::text, $19::text,
-  $20::int, $21::float8, $22::text) AS e
+  $20::int, $21::float8, $22::text,
+  $23::jsonb) AS e
 `
 
 type EnqueueKeyedParams struct {
@@ -176,6 +185,7 @@ type EnqueueKeyedParams struct {
 	UniqueThrough       int32
 	UniqueWindowSeconds *float64
 	OnConflict          string
+	Backoff             []byte
 }
 
 type EnqueueKeyedRow struct {
@@ -211,6 +221,7 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 		arg.UniqueThrough,
 		arg.UniqueWindowSeconds,
 		arg.OnConflict,
+		arg.Backoff,
 	)
 	var i EnqueueKeyedRow
 	err := row.Scan(

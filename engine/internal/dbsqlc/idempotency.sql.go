@@ -30,3 +30,37 @@ func (q *Queries) HoldOnce(ctx context.Context, db DBTX, scope string, key strin
 	}
 	return result.RowsAffected(), nil
 }
+
+const KeepBatchAnswer = `-- name: KeepBatchAnswer :exec
+UPDATE idempotency_keys AS k SET job_id = $1::uuid, response = $2::jsonb WHERE k.scope = 'enqueue' AND k.key = $3::text
+`
+
+// In the transaction that took the key.
+func (q *Queries) KeepBatchAnswer(ctx context.Context, db DBTX, jobID uuid.UUID, response []byte, key string) error {
+	_, err := db.Exec(ctx, KeepBatchAnswer, jobID, response, key)
+	return err
+}
+
+const TakeBatchKey = `-- name: TakeBatchKey :one
+SELECT t.outcome::text AS outcome, coalesce(t.job_id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
+  coalesce(t.response, 'null')::jsonb AS response
+FROM take_batch_key($1::text, $2::jsonb, $3::uuid, $4::float8) AS t
+`
+
+type TakeBatchKeyRow struct {
+	Outcome  string
+	JobID    uuid.UUID
+	Response []byte
+}
+
+func (q *Queries) TakeBatchKey(ctx context.Context, db DBTX, key string, items []byte, firstJob uuid.UUID, keyTtlSeconds float64) (TakeBatchKeyRow, error) {
+	row := db.QueryRow(ctx, TakeBatchKey,
+		key,
+		items,
+		firstJob,
+		keyTtlSeconds,
+	)
+	var i TakeBatchKeyRow
+	err := row.Scan(&i.Outcome, &i.JobID, &i.Response)
+	return i, err
+}

@@ -223,7 +223,7 @@ func (q *Queries) GetDead(ctx context.Context, db DBTX, jobID uuid.UUID) (GetDea
 
 const GetJobs = `-- name: GetJobs :many
 SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_at, j.expires_at,
-  coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from,
+  coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from, j.backoff,
   coalesce(j.replays, 0)::int AS replays,
   coalesce(CASE WHEN pg_column_size(j.payload) <= $1::int THEN
     CASE WHEN octet_length(j.payload::text) <= $1::int THEN j.payload::text END END, '')::text AS payload,
@@ -266,6 +266,7 @@ type GetJobsRow struct {
 	Tags           []string
 	Traceparent    string
 	CopiedFrom     *uuid.UUID
+	Backoff        []byte
 	Replays        int32
 	Payload        string
 	State          string
@@ -314,6 +315,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, payloadMax int32, errorM
 			&i.Tags,
 			&i.Traceparent,
 			&i.CopiedFrom,
+			&i.Backoff,
 			&i.Replays,
 			&i.Payload,
 			&i.State,

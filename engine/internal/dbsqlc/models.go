@@ -102,6 +102,7 @@ type Job struct {
 	CopiedFrom    *uuid.UUID
 	Replays       *int16
 	UniqueThrough *int16
+	Backoff       []byte
 }
 
 type JobClaim struct {
@@ -168,6 +169,7 @@ type JobInbox struct {
 	UniqueStates   []string
 	UniqueWindow   pgtype.Interval
 	OnConflict     *string
+	Backoff        []byte
 }
 
 type JobLive struct {
@@ -358,6 +360,12 @@ type SignInTry struct {
 	Failures     int32
 	LastAt       time.Time
 	BlockedUntil time.Time
+}
+
+type SigningSecret struct {
+	Name      string
+	Secret    []byte
+	CreatedAt time.Time
 }
 
 type Worker struct {
