@@ -39,6 +39,9 @@ type request struct {
 
 // connect checks the server's address. It connects nowhere yet.
 func (a *app) connect() (*client, error) {
+	if err := a.choose(); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(a.server)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":

@@ -61,7 +61,7 @@ var deadReasons = []string{"exhausted", "permanent", "poison", "expired"}
 func newDLQCommand(a *app) *cobra.Command {
 	cmd := noun("dlq", "List, read, replay, discard and restore dead letters", `  jobctl dlq list
   jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(newDLQListCommand(a), newDLQGetCommand(a),
+	cmd.AddCommand(a.watched(newDLQListCommand(a)), a.watched(newDLQGetCommand(a)),
 		newDLQAct(a, deadAct{verb: "replay", done: "replayed", short: "Put dead letters back into their queue, attempts at 0, history kept",
 			example: `  jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
   jobctl dlq replay --queue billing --pace canary --reason 'gateway fixed, INC-204' --dry-run

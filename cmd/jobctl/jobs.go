@@ -103,8 +103,8 @@ var statuses = []string{"pending", "blocked", "leased", "running", "failed", "co
 func newJobsCommand(a *app) *cobra.Command {
 	cmd := noun("jobs", "List, read, enqueue, cancel and stop jobs", `  jobctl jobs list --status failed
   jobctl jobs get 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(newJobsListCommand(a), newJobsGetCommand(a), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a), newJobsRunNowCommand(a),
-		newJobsLogsCommand(a))
+	cmd.AddCommand(a.watched(newJobsListCommand(a)), a.watched(newJobsGetCommand(a)), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a), newJobsRunNowCommand(a),
+		newJobsLogsCommand(a), newJobsWatchCommand(a))
 	return cmd
 }
 

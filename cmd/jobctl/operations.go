@@ -138,7 +138,7 @@ func newOperationsCommand(a *app) *cobra.Command {
 			return a.waitForOperation(cmd.Context(), c, id)
 		},
 	}
-	cmd.AddCommand(list, get, wait,
+	cmd.AddCommand(a.watched(list), a.watched(get), wait,
 		newSteerCommand(a, "pause", "Hold an operation before its next step"),
 		newSteerCommand(a, "continue", "Go on with an operation that is paused or has halted itself"),
 		newSteerCommand(a, "stop", "End an operation; what it has done stays"))

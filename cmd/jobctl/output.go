@@ -179,6 +179,19 @@ func (a *app) write(b []byte) error {
 	return nil
 }
 
+// writeCompact sends a JSON value to stdout as one line.
+func (a *app) writeCompact(body []byte) error { return a.write(compactLine(body)) }
+
+// compactLine is a JSON value on one line. What is none stays as it is.
+func compactLine(body []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, body) != nil {
+		return body
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
 // printable makes stored text safe for a terminal: what would move its cursor,
 // change its colours or reorder its letters is shown as �.
 func printable(s string) string {

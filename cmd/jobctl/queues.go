@@ -108,6 +108,6 @@ func newQueuesCommand(a *app) *cobra.Command {
 			return queueView.print(a, body, []json.RawMessage{body})
 		},
 	}
-	cmd.AddCommand(list, get)
+	cmd.AddCommand(a.watched(list), a.watched(get))
 	return cmd
 }
