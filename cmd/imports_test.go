@@ -64,6 +64,7 @@ var mayImport = map[string]rule{
 	"db/dbtest/network":       {},
 	"engine/inspect":          {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"engine/enginetest"}, never: outside},
 	"engine/verify":           {may: []string{"engine", "engine/internal/dbsqlc"}, tests: []string{"*"}, never: outside},
+	"engine/doctor":           {may: []string{"engine", "engine/inspect", "engine/internal/dbsqlc"}, tests: []string{"*"}, never: outside},
 	"engine/enginetest":       {may: []string{"engine"}, never: outside},
 	"engine/access":           {may: []string{"engine", "engine/internal/dbsqlc"}, never: outside},
 	"engine/internal/dbsqlc":  {never: outside},

@@ -140,8 +140,8 @@ func writeAligned(w io.Writer, lines [][]string, right func(i int) bool, paint f
 // colours are the words that carry a colour on a terminal. The word says it too.
 var colours = map[string]string{
 	"completed": "32", "Healthy": "32", "pass": "32", "live": "32", "ok": "32",
-	"failed": "33", "Degraded": "33", "late": "33", "unchecked": "33", "paused": "35",
-	"dead_letter": "31", "Critical": "31", "fail": "31", "lost": "31", "violated": "31", "Unreachable": "31",
+	"failed": "33", "Degraded": "33", "late": "33", "unchecked": "33", "warning": "33", "paused": "35",
+	"dead_letter": "31", "Critical": "31", "fail": "31", "lost": "31", "violated": "31", "problem": "31", "Unreachable": "31",
 	"leased": "34", "cancelled": "90", "stopped": "90",
 }
 

@@ -37,7 +37,7 @@ type app struct {
 
 const rootHelp = `jobctl operates a Reliable Job Engine: jobs, queues, dead letters, the schema.
 
-Commands for migrations, users, simulations and verify work on the database, with the server's
+Commands for migrations, users, simulations, verify and doctor work on the database, with the server's
 DATABASE_URL or DB_ settings, or on the local Postgres that a server runs from this folder.
 All others talk to a server, at JOBCTL_SERVER, with the token of JOBCTL_TOKEN or of the file
 JOBCTL_TOKEN_FILE. A token is never given on the command line, where others could read it.
@@ -79,7 +79,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
 	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a), newOperationsCommand(a),
-		newMigrateCommand(a), newUsersCommand(a), newVerifyCommand(a), newSimulateCommand(a), newBenchCommand(a))
+		newMigrateCommand(a), newUsersCommand(a), newVerifyCommand(a), newDoctorCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
 	return root
 }
