@@ -91,6 +91,9 @@ func (c *client) exchange(ctx context.Context, r request) (status int, body []by
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
+		if c.app.verbose {
+			c.app.say("%s %s: no answer after %d ms", r.method, req.URL, time.Since(began).Milliseconds())
+		}
 		return 0, nil, c.unreachable(r, limit, err)
 	}
 	defer res.Body.Close()

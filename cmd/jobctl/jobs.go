@@ -42,10 +42,11 @@ type wireJob struct {
 		FencingToken string     `json:"fencing_token"`
 		ExpiresAt    *time.Time `json:"expires_at"`
 	} `json:"lease"`
-	DeadReason string        `json:"dead_reason"`
-	HeldReason string        `json:"held_reason"`
-	Runs       []wireAttempt `json:"executions"`
-	Progress   *struct {
+	DeadReason  string        `json:"dead_reason"`
+	DiscardedAt *time.Time    `json:"discarded_at"`
+	HeldReason  string        `json:"held_reason"`
+	Runs        []wireAttempt `json:"executions"`
+	Progress    *struct {
 		Percent json.Number `json:"percent"`
 		Text    string      `json:"text"`
 	} `json:"progress"`
@@ -195,12 +196,11 @@ func newJobsCancelCommand(a *app) *cobra.Command {
 			if err := a.confirm(cmd.Context(), "Cancelling "+many(ids)); err != nil {
 				return err
 			}
-			return a.act(cmd.Context(), ids, jobView, "cancelled", func(id string) ([]byte, error) {
-				return c.call(cmd.Context(), request{method: http.MethodDelete, path: "/api/v1/jobs/" + id, body: reasonBody(reason)})
-			})
+			return a.actOnJobs(cmd.Context(), c, ids, jobAct{method: http.MethodDelete, path: "/api/v1/jobs/ID", done: "cancelled", states: []string{"pending", "blocked", "failed"}}, reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	return cmd
 }
 

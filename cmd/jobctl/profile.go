@@ -130,19 +130,23 @@ func readProfiles(path string) (profileFile, error) {
 	case err != nil:
 		return file, usage(profileExample, "%s is not understood: %v", path, err)
 	}
-	for _, key := range meta.Undecoded() {
-		last := key[len(key)-1]
-		if strings.Contains(strings.ToLower(last), "token") || strings.Contains(strings.ToLower(last), "password") {
-			return file, usage("Put it into a file that only you can read, and name that as token_file; or name a program that prints it as token_command.",
-				"%s: %s: a secret has no place here", path, key)
-		}
-		next := "A profile has server, token_file and token_command."
-		if near := nearest(last, []string{"server", "token_file", "token_command", "profile", "profiles"}); near != "" {
-			next = "Did you mean " + near + "?  " + next
-		}
-		return file, usage(next, "%s: %s is no setting", path, key)
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return file, unknownKey(path, unknown[0])
 	}
 	return file, nil
+}
+
+func unknownKey(path string, key toml.Key) error {
+	last := key[len(key)-1]
+	if strings.Contains(strings.ToLower(last), "token") || strings.Contains(strings.ToLower(last), "password") {
+		return usage("Put it into a file that only you can read, and name that as token_file; or name a program that prints it as token_command.",
+			"%s: %s: a secret has no place here", path, key)
+	}
+	next := "A profile has server, token_file and token_command."
+	if near := nearest(last, []string{"server", "token_file", "token_command", "profile", "profiles"}); near != "" {
+		next = "Did you mean " + near + "?  " + next
+	}
+	return usage(next, "%s: %s is no setting", path, key)
 }
 
 // readOwn reads a file of this person, unless its mode lets others do what they

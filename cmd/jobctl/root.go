@@ -29,6 +29,7 @@ type app struct {
 	verbose bool
 	noColor bool
 	yes     bool
+	dryRun  bool
 
 	cfg *config.Config
 	// choose completes server and token by the profile, once.
@@ -78,9 +79,11 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is asked of the server")
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
-	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a), newOperationsCommand(a),
+	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newWorkersCommand(a), newDLQCommand(a), newOperationsCommand(a),
 		newMigrateCommand(a), newUsersCommand(a), newVerifyCommand(a), newDoctorCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
+	explainCompletion(root)
+	a.addCompletions(root)
 	return root
 }
 

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
-			testscript.Run(t, testscript.Params{
+			testscript.RunT(inPlace{t}, testscript.Params{
 				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("JOBCTL_SERVER", s.url)
@@ -61,6 +61,14 @@ func TestScripts(t *testing.T) {
 		})
 	}
 }
+
+// inPlace runs a script inside the test that started its server: as a test of its
+// own it would wait until every server was up, all at once.
+type inPlace struct{ *testing.T }
+
+func (t inPlace) Run(_ string, script func(testscript.T)) { script(t) }
+func (inPlace) Parallel()                                 {}
+func (inPlace) Verbose() bool                             { return testing.Verbose() }
 
 // exits N COMMAND... runs a command that must end with that code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
