@@ -3,6 +3,7 @@ module github.com/reliable-job-engine/reliable-job-engine
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.5.0
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/a-h/templ v0.3.1100
 	github.com/amacneil/dbmate/v2 v2.28.0

@@ -3,15 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,84 +13,13 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 )
 
-// pooler starts a PgBouncer in transaction mode before address and returns its own.
-func pooler(t *testing.T, address string) string {
-	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if _, err := os.Stat("/usr/sbin/pgbouncer"); err != nil {
-			t.Skip("pgbouncer is not installed")
-		}
-		program = "/usr/sbin/pgbouncer"
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := free.Addr().(*net.TCPAddr)
-	_ = free.Close()
-	dir := t.TempDir()
-	password, _ := u.User.Password()
-	ini := fmt.Sprintf(`[databases]
-jobs = host=%s port=%s dbname=%s user=%s password=%s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %d
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 4
-max_client_conn = 100
-logfile = %s
-`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password, listen.Port, filepath.Join(dir, "log"))
-	file := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, file)
-	if os.Getuid() == 0 { // it refuses to be root
-		const nobody = 65534
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-		for path := dir; path != filepath.Dir(path) && path != os.TempDir(); path = filepath.Dir(path) {
-			if err := os.Chmod(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Chown(dir, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
-		if said, err := os.ReadFile(filepath.Join(dir, "log")); err == nil && t.Failed() {
-			t.Logf("pgbouncer:\n%.4000s", said)
-		}
-	})
-	eventually(t, "pgbouncer listens", func() bool {
-		c, err := net.DialTimeout("tcp", listen.String(), time.Second)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return fmt.Sprintf("postgres://app@%s/jobs?sslmode=disable", listen)
-}
-
 // I3: through a transaction pooler, with the mode for it in the address, everything works but notifications; those are
 // found dead by a proof, once.
 func TestI3ATransactionPoolerNeedsNoNotificationsAndNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	direct := dbtest.NewURL(t)
 	watch := dbtest.OpenURL(t, direct)
-	pool, err := db.Open(t.Context(), db.PoolConfig{URL: pooler(t, direct) + "&default_query_exec_mode=cache_describe", MaxConns: 8})
+	pool, err := db.Open(t.Context(), db.PoolConfig{URL: dbtest.Pooler(t, direct) + "&default_query_exec_mode=cache_describe", MaxConns: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +95,7 @@ func TestI3ATransactionPoolerNeedsNoNotificationsAndNoPreparedStatements(t *test
 // Without that mode the start is refused, and the refusal says what to add.
 func TestI3APoolerWithoutItsModeIsRefused(t *testing.T) {
 	t.Parallel()
-	address := pooler(t, dbtest.NewURL(t))
+	address := dbtest.Pooler(t, dbtest.NewURL(t))
 	_, err := db.Open(t.Context(), db.PoolConfig{URL: address})
 	if err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") {
 		t.Errorf("open = %v, want the setting named", err)

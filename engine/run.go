@@ -21,14 +21,22 @@ import (
 // planning them anew for each batch (a tenth of the server's time in a drain)
 // finds nothing better. Forbidding scans raises the estimates so far that
 // Postgres would compile the plans of upkeep: 187 ms for folding no statistics.
+const (
+	hotConns  = 4
+	beatConns = 1
+	// OwnConnections is how many an Engine opens beside those of its pool: for
+	// claiming and finishing, for heartbeats, and one to listen on.
+	OwnConnections = hotConns + beatConns + 1
+)
+
 func (e *Engine) openPools(ctx context.Context) error {
 	var err error
-	if e.hot, err = e.openPool(ctx, 4, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
+	if e.hot, err = e.openPool(ctx, hotConns, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
 		// A leader that freezes inside a pass holds its rows no longer than its term.
 		"idle_in_transaction_session_timeout": strconv.FormatInt(e.leader.term().Milliseconds(), 10)}); err != nil {
 		return err
 	}
-	if e.beat, err = e.openPool(ctx, 1, nil); err != nil {
+	if e.beat, err = e.openPool(ctx, beatConns, nil); err != nil {
 		e.hot.Close()
 		return err
 	}

@@ -30,7 +30,7 @@ type operatorAct struct {
 
 // noActs are the unsafe routes that act on nobody else's thing: an enqueue makes a job
 // of one's own, the rest is about the caller's session and display.
-var noActs = []string{"POST /jobs", "POST /api/v1/jobs", "POST /console/jobs", "POST /console/login", "POST /console/logout", "POST /console/display", "* /console/*"}
+var noActs = []string{"POST /jobs", "POST /api/v1/jobs", "POST /api/v1/jobs/bulk", "POST /console/jobs", "POST /console/login", "POST /console/logout", "POST /console/display", "* /console/*"}
 
 // aliases are unsafe routes of the same handler under another path.
 var aliases = map[string]string{"DELETE /jobs/:id": "DELETE /api/v1/jobs/:id"}
@@ -73,24 +73,32 @@ func (s *site) operatorActs() []operatorAct {
 	many := func(action string) url.Values {
 		return url.Values{"action": {action}, "queue": {"mail"}, "pace": {"all"}, "expected": {"1"}}
 	}
+	found := func(action string) url.Values {
+		return url.Values{"action": {action}, "q": {"queue:mail"}, "expected": {"1"}}
+	}
 	alone := func(one func() string) func() string { // the only one of its queue
 		return func() string {
 			s.exec("DELETE FROM dead_letter_jobs; DELETE FROM job_ready; DELETE FROM job_scheduled")
 			return one()
 		}
 	}
+	edit := func(ctx context.Context, id engine.ID, a engine.Actor) error {
+		high := engine.PriorityHigh
+		return s.client.Edit(ctx, id, engine.Edit{Priority: &high}, a)
+	}
 	job, operation := "/api/v1/jobs/:id", "/api/v1/operations/:id"
 	return []operatorAct{
 		{"Cancel", "cancel", "job", waiting, "DELETE " + job, "POST /console/jobs/:id/cancel", "", nil, s.client.Cancel},
 		{"RequestStop", "stop", "job", running, "POST " + job + "/stop", "POST /console/jobs/:id/stop", "", nil, s.client.RequestStop},
 		{"RunNow", "run_now", "job", later, "POST " + job + "/run-now", "POST /console/jobs/:id/run-now", "", nil, s.client.RunNow},
+		{"Edit", "edit", "job", later, "PATCH " + job, "", `,"priority":3`, nil, edit},
 		{"Replay", "replay", "job", s.buried, "POST /api/v1/dlq/:id/replay", "POST /console/dlq/:id/replay", "", nil, s.client.Replay},
 		{"Discard", "discard", "job", s.buried, "POST /api/v1/dlq/:id/discard", "POST /console/dlq/:id/discard", "", nil, s.client.Discard},
 		{"Restore", "restore", "job", discarded, "POST /api/v1/dlq/:id/restore", "POST /console/dlq/:id/restore", "", nil, s.client.Restore},
 		{"Operate", "operation replay", "operation", alone(s.buried), "POST /api/v1/dlq/replay", "POST /console/operations", `,"queue":"mail"`, many("replay"), operate(engine.OperateReplay)},
 		{"Operate", "operation discard", "operation", alone(s.buried), "POST /api/v1/dlq/discard", "POST /console/operations", `,"queue":"mail"`, many("discard"), operate(engine.OperateDiscard)},
-		{"Operate", "operation cancel", "operation", alone(waiting), "POST /api/v1/operations", "", `,"queue":"mail","action":"cancel"`, nil, operate(engine.OperateCancel)},
-		{"Operate", "operation run_now", "operation", alone(later), "POST /api/v1/operations", "", `,"queue":"mail","action":"run_now"`, nil, operate(engine.OperateRunNow)},
+		{"Operate", "operation cancel", "operation", alone(waiting), "POST /api/v1/operations", "POST /console/operations", `,"queue":"mail","action":"cancel"`, found("cancel"), operate(engine.OperateCancel)},
+		{"Operate", "operation run_now", "operation", alone(later), "POST /api/v1/operations", "POST /console/operations", `,"queue":"mail","action":"run_now"`, found("run_now"), operate(engine.OperateRunNow)},
 		{"PauseOperation", "operation pause", "operation", steered(), "POST " + operation + "/pause", "POST /console/operations/:id/pause", "", nil, s.client.PauseOperation},
 		{"ContinueOperation", "operation continue", "operation", steered(s.client.PauseOperation), "POST " + operation + "/continue", "POST /console/operations/:id/continue", "", nil, s.client.ContinueOperation},
 		{"StopOperation", "operation stop", "operation", steered(), "POST " + operation + "/stop", "POST /console/operations/:id/stop", "", nil, s.client.StopOperation},
@@ -103,7 +111,7 @@ func (s *site) doors(act operatorAct) map[string]func(id string) (bool, string) 
 	send := func(door, agent string) func(string) (bool, string) {
 		return func(id string) (bool, string) {
 			method, path, _ := strings.Cut(act.api, " ")
-			got := s.send(method, fill(path, id), strings.NewReader(`{"reason":"`+why+`"`+act.body+`}`), "Content-Type", "application/json", "User-Agent", agent)
+			got := s.send(method, fill(path, id), strings.NewReader(`{"reason":"`+why+`"`+act.body+`}`), "Content-Type", "application/json", "User-Agent", agent, "If-Match", "*")
 			return got.status < 300, fmt.Sprint(got.status, " ", got.body)
 		}
 	}

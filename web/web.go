@@ -140,10 +140,14 @@ func newEcho(c Config) (*echo.Echo, error) {
 	} else {
 		e.GET("/", s.welcome)
 	}
-	api.New(api.Config{
+	routes := api.Config{
 		Engine: c.Engine, Read: c.Read, Acts: c.Metrics, Log: c.Log, PayloadMaxBytes: c.PayloadMaxBytes,
 		ClientAddress: guard.ClientAddress, RequestID: requestID, Problem: s.problem, Charge: s.limit.more,
-	}).Mount(e)
+	}
+	if s.console != nil {
+		routes.Overview = s.console // one reading of the figures for pages and API
+	}
+	api.New(routes).Mount(e)
 	return e, nil
 }
 

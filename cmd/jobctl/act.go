@@ -15,7 +15,7 @@ import (
 // confirm asks before harm is done. Without a terminal nobody can answer, so that
 // --yes is needed there.
 func (a *app) confirm(ctx context.Context, harm string) error {
-	if a.yes {
+	if a.yes || a.dryRun {
 		return nil
 	}
 	if !isTerminal(a.in) {

@@ -54,7 +54,7 @@ var actView = view[wireAct]{
 func newAuditCommand(a *app) *cobra.Command {
 	cmd := noun("audit", "List, export and verify what was done, and by whom", `  jobctl audit list --actor ann --since 24h
   jobctl audit verify`)
-	cmd.AddCommand(newAuditListCommand(a), newAuditExportCommand(a), newAuditVerifyCommand(a))
+	cmd.AddCommand(a.watched(newAuditListCommand(a)), newAuditExportCommand(a), newAuditVerifyCommand(a))
 	return cmd
 }
 

@@ -39,6 +39,9 @@ type request struct {
 
 // connect checks the server's address. It connects nowhere yet.
 func (a *app) connect() (*client, error) {
+	if err := a.choose(); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(a.server)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
@@ -88,6 +91,9 @@ func (c *client) exchange(ctx context.Context, r request) (status int, body []by
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
+		if c.app.verbose {
+			c.app.say("%s %s: no answer after %d ms", r.method, req.URL, time.Since(began).Milliseconds())
+		}
 		return 0, nil, c.unreachable(r, limit, err)
 	}
 	defer res.Body.Close()

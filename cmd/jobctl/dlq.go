@@ -61,7 +61,7 @@ var deadReasons = []string{"exhausted", "permanent", "poison", "expired"}
 func newDLQCommand(a *app) *cobra.Command {
 	cmd := noun("dlq", "List, read, replay, discard and restore dead letters", `  jobctl dlq list
   jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(newDLQListCommand(a), newDLQGetCommand(a),
+	cmd.AddCommand(a.watched(newDLQListCommand(a)), a.watched(newDLQGetCommand(a)),
 		newDLQAct(a, deadAct{verb: "replay", done: "replayed", short: "Put dead letters back into their queue, attempts at 0, history kept",
 			example: `  jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
   jobctl dlq replay --queue billing --pace canary --reason 'gateway fixed, INC-204' --dry-run
@@ -71,7 +71,7 @@ func newDLQCommand(a *app) *cobra.Command {
   jobctl dlq discard --type newsletter --reason 'sent by hand' --yes`, many: true}),
 		newDLQAct(a, deadAct{verb: "restore", done: "restored", short: "Put discarded dead letters back on the list",
 			example: `  jobctl dlq restore 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
-  jobctl dlq list --discarded -o id | xargs jobctl dlq restore`}))
+  jobctl dlq list --discarded -o id | xargs jobctl dlq restore`, discarded: true}))
 	return cmd
 }
 
@@ -180,7 +180,7 @@ func indentText(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 // One with many takes a selection too, and makes an operation of it.
 type deadAct struct {
 	verb, done, harm, short, example string
-	many, paced                      bool
+	many, paced, discarded           bool
 }
 
 func newDLQAct(a *app, act deadAct) *cobra.Command {
@@ -196,8 +196,8 @@ func newDLQAct(a *app, act deadAct) *cobra.Command {
 				}
 				return a.operate(cmd.Context(), act, &selected, nil, reason)
 			}
-			if selected.dryRun || selected.pace != "" || selected.perMinute != 0 || selected.wait {
-				return usage("Say which: --query, --type, --queue, --fingerprint or --cause.", "--dry-run, --pace, --per-minute and --wait go with a selection")
+			if selected.pace != "" || selected.perMinute != 0 || selected.wait {
+				return usage("Say which: --query, --type, --queue, --fingerprint or --cause.", "--pace, --per-minute and --wait go with a selection")
 			}
 			ids, err := jobIDs(cmd, args, flagged)
 			if err != nil {
@@ -212,13 +212,13 @@ func newDLQAct(a *app, act deadAct) *cobra.Command {
 					return err
 				}
 			}
-			return a.act(cmd.Context(), ids, jobView, act.done, func(id string) ([]byte, error) {
-				return c.call(cmd.Context(), request{method: http.MethodPost, path: "/api/v1/dlq/" + id + "/" + act.verb, body: reasonBody(reason)})
-			})
+			return a.actOnJobs(cmd.Context(), c, ids, jobAct{method: http.MethodPost, path: "/api/v1/dlq/ID/" + act.verb, done: act.done,
+				states: []string{"dead_letter"}, discarded: act.discarded}, reason)
 		},
 	}
 	cmd.Flags().StringArrayVar(&flagged, "id", nil, "`id` of a job; may be repeated")
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	if act.many {
 		selected.add(cmd, act.paced)
 	}

@@ -45,6 +45,9 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.dryRun {
+				return a.rehearseEnqueue(c, body, f.key)
+			}
 			answer, err := c.call(cmd.Context(), request{method: http.MethodPost, path: "/api/v1/jobs", body: body, key: f.key})
 			if err != nil {
 				return err
@@ -64,6 +67,7 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 			return jobView.print(a, answer, []json.RawMessage{answer})
 		},
 	}
+	a.addDryRun(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.payload, "payload", "p", "{}", "a JSON object: as `text`, @file, or - for stdin")
 	flags.StringVar(&f.queue, "queue", "", "`queue` (default)")
@@ -82,6 +86,22 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.onConflict, "on-conflict", "", "while another job holds the key: `return` it, replace it if it waits, or reject")
 	flags.StringVar(&f.copiedFrom, "copied-from", "", "`id` of the job that this is a copy of")
 	return cmd
+}
+
+// rehearseEnqueue prints the request that an enqueue would send.
+func (a *app) rehearseEnqueue(c *client, body map[string]any, key string) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("write the request: %w", err)
+	}
+	if err := a.write(append(text, '\n')); err != nil {
+		return err
+	}
+	under := ""
+	if key != "" {
+		under = " under key " + key
+	}
+	return a.would("This would be sent to %s%s, which has not checked it", c.base, under)
 }
 
 // unique is the request's object of that name, of the flags that were given.

@@ -130,7 +130,7 @@ func TestTokenIsNotCarriedOverARedirect(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	a := &app{server: srv.URL, err: &bytes.Buffer{}, cfg: &config.Config{Ctl: config.CtlSettings{Token: "rje_0123"}}}
+	a := &app{server: srv.URL, err: &bytes.Buffer{}, cfg: &config.Config{Ctl: config.CtlSettings{Token: "rje_0123"}}, choose: func() error { return nil }}
 	c, err := a.connect()
 	if err != nil {
 		t.Fatal(err)

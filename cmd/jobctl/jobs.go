@@ -42,10 +42,11 @@ type wireJob struct {
 		FencingToken string     `json:"fencing_token"`
 		ExpiresAt    *time.Time `json:"expires_at"`
 	} `json:"lease"`
-	DeadReason string        `json:"dead_reason"`
-	HeldReason string        `json:"held_reason"`
-	Runs       []wireAttempt `json:"executions"`
-	Progress   *struct {
+	DeadReason  string        `json:"dead_reason"`
+	DiscardedAt *time.Time    `json:"discarded_at"`
+	HeldReason  string        `json:"held_reason"`
+	Runs        []wireAttempt `json:"executions"`
+	Progress    *struct {
 		Percent json.Number `json:"percent"`
 		Text    string      `json:"text"`
 	} `json:"progress"`
@@ -103,8 +104,8 @@ var statuses = []string{"pending", "blocked", "leased", "running", "failed", "co
 func newJobsCommand(a *app) *cobra.Command {
 	cmd := noun("jobs", "List, read, enqueue, cancel and stop jobs", `  jobctl jobs list --status failed
   jobctl jobs get 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(newJobsListCommand(a), newJobsGetCommand(a), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a), newJobsRunNowCommand(a),
-		newJobsExplainCommand(a), newJobsLogsCommand(a))
+	cmd.AddCommand(a.watched(newJobsListCommand(a)), a.watched(newJobsGetCommand(a)), newJobsEnqueueCommand(a), newJobsCancelCommand(a), newJobsStopCommand(a), newJobsRunNowCommand(a),
+		newJobsExplainCommand(a), newJobsLogsCommand(a), newJobsWatchCommand(a))
 	return cmd
 }
 
@@ -200,12 +201,11 @@ func newJobsCancelCommand(a *app) *cobra.Command {
 			if err := a.confirm(cmd.Context(), "Cancelling "+many(ids)); err != nil {
 				return err
 			}
-			return a.act(cmd.Context(), ids, jobView, "cancelled", func(id string) ([]byte, error) {
-				return c.call(cmd.Context(), request{method: http.MethodDelete, path: "/api/v1/jobs/" + id, body: reasonBody(reason)})
-			})
+			return a.actOnJobs(cmd.Context(), c, ids, jobAct{method: http.MethodDelete, path: "/api/v1/jobs/ID", done: "cancelled", states: []string{"pending", "blocked", "failed"}}, reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	return cmd
 }
 

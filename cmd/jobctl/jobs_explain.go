@@ -16,10 +16,10 @@ type wireExplanation struct {
 	Headline struct {
 		Text string `json:"text"`
 	} `json:"headline"`
-	Checks []wireCheck `json:"checks"`
+	Checks []wireWhy `json:"checks"`
 }
 
-type wireCheck struct {
+type wireWhy struct {
 	Code     string                     `json:"code"`
 	Verdict  string                     `json:"verdict"`
 	Text     string                     `json:"text"`
@@ -92,7 +92,7 @@ func (a *app) printExplanation(body []byte) error {
 }
 
 // command is what helps, where this program has it.
-func (c wireCheck) command(id string) string {
+func (c wireWhy) command(id string) string {
 	if c.Action == nil {
 		return ""
 	}
@@ -109,7 +109,7 @@ func (c wireCheck) command(id string) string {
 	return ""
 }
 
-func (c wireCheck) text(name string) string { return plainValue(c.Evidence[name]) }
+func (c wireWhy) text(name string) string { return plainValue(c.Evidence[name]) }
 
 // plainValue is a piece of evidence for reading: text without its quotes, on one
 // line; the rest as it came.

@@ -110,7 +110,7 @@ func (a *app) follow(ctx context.Context, c *client, id string) error {
 		if err := a.printNew(lines, seen); err != nil {
 			return err
 		}
-		if job.Status == "completed" || job.Status == "cancelled" || job.Status == "dead_letter" {
+		if job.ended() {
 			a.say("job %s is %s", id, job.Status)
 			return nil
 		}

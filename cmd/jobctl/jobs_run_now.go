@@ -22,11 +22,10 @@ func newJobsRunNowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.act(cmd.Context(), ids, jobView, "brought forward", func(id string) ([]byte, error) {
-				return c.call(cmd.Context(), request{method: http.MethodPost, path: "/api/v1/jobs/" + id + "/run-now", body: reasonBody(reason)})
-			})
+			return a.actOnJobs(cmd.Context(), c, ids, jobAct{method: http.MethodPost, path: "/api/v1/jobs/ID/run-now", done: "brought forward", states: []string{"pending", "failed"}}, reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	return cmd
 }

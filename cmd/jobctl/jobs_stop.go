@@ -25,11 +25,10 @@ func newJobsStopCommand(a *app) *cobra.Command {
 			if err := a.confirm(cmd.Context(), "Stopping "+many(ids)); err != nil {
 				return err
 			}
-			return a.act(cmd.Context(), ids, jobView, "asked to stop", func(id string) ([]byte, error) {
-				return c.call(cmd.Context(), request{method: http.MethodPost, path: "/api/v1/jobs/" + id + "/stop", body: reasonBody(reason)})
-			})
+			return a.actOnJobs(cmd.Context(), c, ids, jobAct{method: http.MethodPost, path: "/api/v1/jobs/ID/stop", done: "asked to stop", states: []string{"leased"}}, reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	return cmd
 }

@@ -111,6 +111,23 @@ func orNil(s string) *string {
 	return &s
 }
 
+// whole reads a list that the API answers in one piece, and cuts it to the limit.
+func (c *client) whole(ctx context.Context, path string, l listFlags) (body []byte, items []json.RawMessage, err error) {
+	if err := l.check(); err != nil {
+		return nil, nil, err
+	}
+	if body, err = c.one(ctx, path, nil); err != nil {
+		return nil, nil, err
+	}
+	if items, err = listOf(body); err != nil || l.all || len(items) <= l.limit {
+		return body, items, err
+	}
+	c.app.say("There are %d; see them with --all, or more of them with --limit.", len(items))
+	items = items[:l.limit]
+	body, err = joined(page{HasMore: true}, items)
+	return body, items, err
+}
+
 // one reads a single thing.
 func (c *client) one(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return c.call(ctx, request{method: http.MethodGet, path: path, query: query})

@@ -64,7 +64,7 @@ func newMigrateCommand(a *app) *cobra.Command {
 }
 
 func migrateVerb(a *app, verb, short, example string, do func(ctx context.Context, at boot.Addresses) error) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: verb, Short: short, Args: exactly(), Example: "  jobctl migrate " + verb + example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, at, err := a.database()
@@ -76,9 +76,16 @@ func migrateVerb(a *app, verb, short, example string, do func(ctx context.Contex
 			return do(ctx, at)
 		},
 	}
+	if verb == "up" || verb == "down" {
+		a.addDryRun(cmd)
+	}
+	return cmd
 }
 
 func (a *app) migrateUp(ctx context.Context, at boot.Addresses) error {
+	if a.dryRun {
+		return a.rehearseUp(ctx, at)
+	}
 	log := logging.New(a.err, logging.Options{Service: "jobctl", Version: buildinfo.Get().Version, Format: "text"})
 	if a.quiet {
 		log = nil
@@ -95,6 +102,23 @@ func (a *app) migrateUp(ctx context.Context, at boot.Addresses) error {
 	}
 	a.say("The schema is up to date.")
 	return nil
+}
+
+func (a *app) rehearseUp(ctx context.Context, at boot.Addresses) error {
+	list, err := db.Status(ctx, at.Migrate)
+	if err != nil {
+		return databaseFailure(err)
+	}
+	var missing []db.MigrationStatus
+	for _, m := range list {
+		if m.Known && !m.Applied {
+			missing = append(missing, m)
+		}
+	}
+	if err := a.printMigrations(missing); err != nil {
+		return err
+	}
+	return a.would("%d migrations would be applied", len(missing))
 }
 
 func schemaMismatch(list []db.MigrationStatus) error {
@@ -127,6 +151,9 @@ func (a *app) migrateDown(ctx context.Context, at boot.Addresses) error {
 	if newest == "" {
 		return databaseFailure(db.ErrNothingToRollBack)
 	}
+	if a.dryRun {
+		return a.would("Migration %s would be taken back, with the data that only it holds", newest)
+	}
 	if err := a.confirm(ctx, "Taking back migration "+newest+", with the data that only it holds,"); err != nil {
 		return err
 	}
@@ -158,7 +185,15 @@ func (a *app) migrateStatus(ctx context.Context, at boot.Addresses) error {
 	if err != nil {
 		return databaseFailure(err)
 	}
+	if err := a.printMigrations(list); err != nil {
+		return err
+	}
+	return databaseFailure(schemaMismatch(list))
+}
+
+func (a *app) printMigrations(list []db.MigrationStatus) error {
 	raws := make([]json.RawMessage, len(list))
+	var err error
 	for i, m := range list {
 		w := wireMigration{Version: m.Version, Name: m.Name, Status: "applied"}
 		switch {
@@ -175,10 +210,7 @@ func (a *app) migrateStatus(ctx context.Context, at boot.Addresses) error {
 	if err != nil {
 		return err
 	}
-	if err := migrationView.print(a, body, raws); err != nil {
-		return err
-	}
-	return databaseFailure(schemaMismatch(list))
+	return migrationView.print(a, body, raws)
 }
 
 func (a *app) migrateDump(ctx context.Context, at boot.Addresses) error {

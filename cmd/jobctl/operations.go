@@ -139,7 +139,7 @@ func newOperationsCommand(a *app) *cobra.Command {
 			return a.waitForOperation(cmd.Context(), c, id)
 		},
 	}
-	cmd.AddCommand(list, get, wait,
+	cmd.AddCommand(a.watched(list), a.watched(get), wait,
 		newSteerCommand(a, "pause", "Hold an operation before its next step"),
 		newSteerCommand(a, "continue", "Go on with an operation that is paused or has halted itself"),
 		newSteerCommand(a, "stop", "End an operation; what it has done stays"))
@@ -156,6 +156,9 @@ func newSteerCommand(a *app, act, short string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.dryRun {
+				return a.rehearseSteer(cmd.Context(), c, id, act)
+			}
 			body, err := c.call(cmd.Context(), request{method: http.MethodPost, path: "/api/v1/operations/" + id + "/" + act, body: reasonBody(reason)})
 			if err != nil {
 				return err
@@ -164,6 +167,7 @@ func newSteerCommand(a *app, act, short string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit trail")
+	a.addDryRun(cmd)
 	return cmd
 }
 
@@ -266,7 +270,7 @@ type selection struct {
 	query, jobType, queue, fingerprint, cause string
 	pace                                      string
 	perMinute                                 int
-	dryRun, wait                              bool
+	wait                                      bool
 }
 
 func (s *selection) add(cmd *cobra.Command, paced bool) {
@@ -276,7 +280,6 @@ func (s *selection) add(cmd *cobra.Command, paced bool) {
 	f.StringVar(&s.queue, "queue", "", "all dead letters of this `queue`, as one operation")
 	f.StringVar(&s.fingerprint, "fingerprint", "", "all dead letters with this error's `fingerprint`, as one operation")
 	f.StringVar(&s.cause, "cause", "", "all that died of this `cause`: "+strings.Join(deadReasons, ", "))
-	f.BoolVar(&s.dryRun, "dry-run", false, "tell which jobs an operation would touch, and do nothing")
 	f.BoolVar(&s.wait, "wait", false, "wait until the operation ends")
 	if paced {
 		f.StringVar(&s.pace, "pace", "", "of an operation: all (the default), rate, or canary: 5, watch, then double")
@@ -324,7 +327,7 @@ func (a *app) operate(ctx context.Context, act deadAct, s *selection, ids []stri
 			return err
 		}
 	}
-	if !s.dryRun && reason == "" {
+	if !a.dryRun && reason == "" {
 		return usage("Add --reason 'why': it stands in the audit trail and on the operation.", "an act on many jobs needs a reason")
 	}
 	c, err := a.connect()
@@ -341,7 +344,7 @@ func (a *app) operate(ctx context.Context, act deadAct, s *selection, ids []stri
 	if err := json.Unmarshal(body, &p); err != nil {
 		return fmt.Errorf("read the server's answer: %w", err)
 	}
-	if s.dryRun {
+	if a.dryRun {
 		return a.printPreview(body, p, act)
 	}
 	if act.harm != "" {

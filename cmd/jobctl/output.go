@@ -140,8 +140,8 @@ func writeAligned(w io.Writer, lines [][]string, right func(i int) bool, paint f
 // colours are the words that carry a colour on a terminal. The word says it too.
 var colours = map[string]string{
 	"completed": "32", "Healthy": "32", "pass": "32", "live": "32", "ok": "32",
-	"failed": "33", "Degraded": "33", "late": "33", "unchecked": "33", "paused": "35",
-	"dead_letter": "31", "Critical": "31", "fail": "31", "lost": "31", "violated": "31", "Unreachable": "31",
+	"failed": "33", "Degraded": "33", "late": "33", "unchecked": "33", "warning": "33", "paused": "35",
+	"dead_letter": "31", "Critical": "31", "fail": "31", "lost": "31", "violated": "31", "problem": "31", "Unreachable": "31",
 	"leased": "34", "cancelled": "90", "stopped": "90", "✓": "32", "✗": "33",
 }
 
@@ -177,6 +177,19 @@ func (a *app) write(b []byte) error {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
+}
+
+// writeCompact sends a JSON value to stdout as one line.
+func (a *app) writeCompact(body []byte) error { return a.write(compactLine(body)) }
+
+// compactLine is a JSON value on one line. What is none stays as it is.
+func compactLine(body []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, body) != nil {
+		return body
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
 }
 
 // printable makes stored text safe for a terminal: what would move its cursor,

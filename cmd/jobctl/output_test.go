@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -78,46 +77,6 @@ func TestNearestWord(t *testing.T) {
 	for word, want := range map[string]string{"lsit": "list", "lis": "list", "enq": "enqueue", "cansel": "cancel", "frobnicate": "", "": "", "x": "", "gte": "get"} {
 		if got := nearest(word, known); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
-// well is a standing in which nothing is wrong.
-func well() standing {
-	s := standing{ready: readiness{Status: "pass"}}
-	s.workers = []item[wireWorker]{{it: wireWorker{Status: "live", Leader: true}}}
-	s.queues = []item[wireQueue]{{it: wireQueue{Name: "mail", Workers: 1}}}
-	return s
-}
-
-func TestVerdictFollowsTheRules(t *testing.T) {
-	t.Parallel()
-	number := func(n float64) *float64 { return &n }
-	ago := func(d time.Duration) *time.Time { at := time.Now().Add(-d); return &at }
-	for name, tt := range map[string]struct {
-		change func(*standing)
-		want   string
-		says   string
-	}{
-		"all well":  {func(*standing) {}, healthy, "work flows"},
-		"not ready": {func(s *standing) { s.ready.Status = "fail" }, critical, "the server is not ready"},
-		"no worker": {func(s *standing) { s.queues[0].it.Depth.Ready, s.queues[0].it.Workers = 3, 0 }, critical, "queue mail has 3 ready jobs and no live worker"},
-		"no leader": {func(s *standing) { s.workers[0].it.Leader = false }, critical, "nobody does the upkeep"},
-		"paused":    {func(s *standing) { s.queues[0].it.Paused = true }, degraded, "queue mail is paused"},
-		"waits 61s": {func(s *standing) { s.queues[0].it.Depth.Ready, s.queues[0].it.OldestReady = 1, number(61) }, degraded, "waits 61s"},
-		"waits 59s": {func(s *standing) { s.queues[0].it.Depth.Ready, s.queues[0].it.OldestReady = 1, number(59) }, healthy, ""},
-		"6 % fail":  {func(s *standing) { s.queues[0].it.PerMinute.Completed, s.queues[0].it.PerMinute.Failed = 94, 6 }, degraded, "6% of 500 runs failed"},
-		"5 % fail":  {func(s *standing) { s.queues[0].it.PerMinute.Completed, s.queues[0].it.PerMinute.Failed = 95, 5 }, healthy, ""},
-		"few runs":  {func(s *standing) { s.queues[0].it.PerMinute.Failed = 3.8 }, healthy, ""},
-		"died now": {func(s *standing) {
-			s.newest = []item[wireDead]{{it: wireDead{Type: "email", DiedAt: ago(time.Minute)}}}
-		}, degraded, "a job died 60s ago (email"},
-		"died then": {func(s *standing) { s.newest = []item[wireDead]{{it: wireDead{DiedAt: ago(6 * time.Minute)}}} }, healthy, ""},
-	} {
-		s := well()
-		tt.change(&s)
-		if v := judge(s); v.word != tt.want || !strings.Contains(strings.Join(v.reasons, "; "), tt.says) {
-			t.Errorf("%s: %s %v, want %s %q", name, v.word, v.reasons, tt.want, tt.says)
 		}
 	}
 }

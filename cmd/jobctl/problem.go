@@ -34,20 +34,36 @@ var exitsByCode = map[string]int{
 
 // steps are the next step for each code of the API.
 var steps = map[string]string{
-	"unauthenticated":           "Set JOBCTL_TOKEN, or JOBCTL_TOKEN_FILE to the path of a file that holds the token.",
+	"malformed-json":            "This jobctl and the server may be of different versions: jobctl version, jobctl status",
+	"bad-query":                 "Correct the value; --help lists what is taken.",
+	"unauthenticated":           "Set JOBCTL_TOKEN, or JOBCTL_TOKEN_FILE to the path of a file that holds the token, or name it in a profile.",
 	"forbidden":                 "Use a token with that right: jobctl tokens create makes one.",
 	"not-found":                 "Look for it with: jobctl jobs list, jobctl dlq list, jobctl queues list",
+	"method-not-allowed":        "This jobctl and the server may be of different versions: jobctl version, jobctl status",
 	"not-cancellable":           "See where it stands with: jobctl jobs get %s",
+	"not-running":               "See where it stands with: jobctl jobs get %s",
+	"not-waiting":               "See where it stands with: jobctl jobs get %s",
 	"not-dead":                  "See where it stands with: jobctl jobs get %s",
 	"already-replayed":          "Follow it with: jobctl jobs get %s",
+	"version-conflict":          "Look at it again, then repeat it: jobctl jobs get %s",
+	"operation-state":           "See where it stands with: jobctl operations list",
+	"count-moved":               "Look at the new number with --dry-run, then repeat it.",
+	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
+	"unsupported-media-type":    "Something between changes what jobctl sends; ask the server directly with --server.",
+	"validation-failed":         "Correct what is named above and repeat it.",
 	"idempotency-key-reused":    "Use another --key, or look at the first job with: jobctl jobs get %s",
 	"idempotency-key-in-flight": "Repeat it in a second.",
-	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
+	"unique-conflict":           "Look at the job that holds the key with: jobctl jobs get %s",
+	"precondition-required":     "Read the job, and send its ETag as If-Match.",
+	"precondition-failed":       "Look at it again, then repeat it: jobctl jobs get %s",
 	"rate-limited":              "Repeat it in a minute.",
 	"timeout":                   "Repeat it; an enqueue under the same --key is done once. Look at: jobctl status",
-	"unavailable":               "Repeat it when the database is back. Look at: jobctl status",
+	"unavailable":               "Repeat it when the database is back. Look at: jobctl status, jobctl doctor",
 	"internal":                  "Look for the request id in the server's log.",
 }
+
+// strangeStep is for a code that this version does not know.
+const strangeStep = "The server is newer than this jobctl: compare jobctl version and jobctl status."
 
 // refused turns an answer that is not 2xx into an error.
 func (c *client) refused(status int, body []byte) error {
@@ -70,7 +86,10 @@ func (c *client) refused(status int, body []byte) error {
 	if status >= 500 && p.RequestID != "" {
 		fmt.Fprintf(&b, " (request %s)", p.RequestID)
 	}
-	next := steps[p.Code]
+	next, known := steps[p.Code]
+	if !known {
+		next = strangeStep
+	}
 	if strings.Contains(next, "%s") {
 		next = strings.ReplaceAll(next, "%s", orWord(p.JobID, "ID"))
 	}

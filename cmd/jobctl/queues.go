@@ -74,6 +74,7 @@ var queueView = view[wireQueue]{
 
 func newQueuesCommand(a *app) *cobra.Command {
 	cmd := noun("queues", "List and read queues", "  jobctl queues list")
+	var l listFlags
 	list := &cobra.Command{
 		Use: "list", Short: "List queues with their depths", Args: exactly(),
 		Example: "  jobctl queues list -o wide\n  jobctl queues list --json",
@@ -82,17 +83,14 @@ func newQueuesCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body, err := c.one(cmd.Context(), "/api/v1/queues", nil)
-			if err != nil {
-				return err
-			}
-			items, err := listOf(body)
+			body, items, err := c.whole(cmd.Context(), "/api/v1/queues", l)
 			if err != nil {
 				return err
 			}
 			return queueView.print(a, body, items)
 		},
 	}
+	l.add(list)
 	get := &cobra.Command{
 		Use: "get NAME", Short: "Show one queue", Args: exactly("the name of a queue"),
 		Example: "  jobctl queues get mail",
@@ -108,6 +106,6 @@ func newQueuesCommand(a *app) *cobra.Command {
 			return queueView.print(a, body, []json.RawMessage{body})
 		},
 	}
-	cmd.AddCommand(list, get)
+	cmd.AddCommand(a.watched(list), a.watched(get))
 	return cmd
 }

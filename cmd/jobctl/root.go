@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,21 +23,38 @@ type app struct {
 	format  string
 	json    bool
 	server  string
+	profile string
 	timeout time.Duration
 	quiet   bool
 	verbose bool
 	noColor bool
 	yes     bool
+	dryRun  bool
 
 	cfg *config.Config
+	// choose completes server and token by the profile, once.
+	choose func() error
 }
 
 const rootHelp = `jobctl operates a Reliable Job Engine: jobs, queues, dead letters, the schema.
 
-Commands for migrations, users, tokens, simulations, verify and audit verify work on the database, with the server's
+Commands for migrations, users, tokens, simulations, verify, audit verify and doctor work on the database, with the server's
 DATABASE_URL or DB_ settings, or on the local Postgres that a server runs from this folder.
 All others talk to a server, at JOBCTL_SERVER, with the token of JOBCTL_TOKEN or of the file
 JOBCTL_TOKEN_FILE. A token is never given on the command line, where others could read it.
+
+Profiles name servers in config.toml under $XDG_CONFIG_HOME/jobctl (~/.config/jobctl):
+
+  profile = "staging"                          # the one that holds when none is named
+  [profiles.staging]
+  server = "https://jobs.staging.example.com"
+  token_file = "staging.token"                 # mode 600; beside config.toml
+  [profiles.production]
+  server = "https://jobs.example.com"
+  token_command = ["pass", "show", "jobs"]     # prints the token
+
+--profile or JOBCTL_PROFILE chooses one. A flag wins over the environment, and that over the profile;
+a profile's token goes to the profile's server alone.
 
 ` + exitCodeHelp
 
@@ -49,24 +68,27 @@ func newRoot(a *app) *cobra.Command {
 	root.Long = rootHelp
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.prepare() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd.Context()) }
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.format, "output", "o", formatTable, "`form` of the data: "+strings.Join(formats, ", "))
 	flags.BoolVar(&a.json, "json", false, "the same as -o json: the API's answer, unchanged")
 	flags.StringVar(&a.server, "server", "", "`address` of the server, instead of JOBCTL_SERVER")
+	flags.StringVar(&a.profile, "profile", "", "`name` of a chapter of config.toml, instead of JOBCTL_PROFILE")
 	flags.DurationVar(&a.timeout, "timeout", 0, "longest wait for one answer (30s), or for work on the database (10m)")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing on stderr but errors")
 	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is asked of the server")
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
-	root.AddCommand(newVersionCommand(a), newStatusCommand(a), newJobsCommand(a), newQueuesCommand(a), newDLQCommand(a), newOperationsCommand(a), newAuditCommand(a),
-		newMigrateCommand(a), newUsersCommand(a), newTokensCommand(a), newVerifyCommand(a), newSimulateCommand(a), newBenchCommand(a))
+	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newWorkersCommand(a), newDLQCommand(a), newOperationsCommand(a), newAuditCommand(a),
+		newMigrateCommand(a), newUsersCommand(a), newTokensCommand(a), newVerifyCommand(a), newDoctorCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
+	explainCompletion(root)
+	a.addCompletions(root)
 	return root
 }
 
 // prepare checks the flags that all commands have and reads the settings.
-func (a *app) prepare() error {
+func (a *app) prepare(ctx context.Context) error {
 	if a.json {
 		a.format = formatJSON
 	}
@@ -81,10 +103,13 @@ func (a *app) prepare() error {
 		return &failure{exitUsage, err, "Correct the environment, or leave the settings out."}
 	}
 	a.cfg = cfg
+	given := a.server != "" || cfg.Given("JOBCTL_SERVER")
 	if a.server == "" {
 		a.server = cfg.Ctl.Server
 	}
 	a.noColor = a.noColor || cfg.Ctl.NoColor || !isTerminal(a.out)
+	// Commands that talk to no server need no profile, nor the program it may name.
+	a.choose = sync.OnceValue(func() error { return a.useProfile(ctx, given) })
 	return nil
 }
 

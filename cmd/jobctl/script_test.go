@@ -23,6 +23,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine/access"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/web"
+	"github.com/reliable-job-engine/reliable-job-engine/web/console"
 	"github.com/reliable-job-engine/reliable-job-engine/web/ops"
 )
 
@@ -43,23 +44,33 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
-			testscript.Run(t, testscript.Params{
+			testscript.RunT(inPlace{t}, testscript.Params{
 				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("JOBCTL_SERVER", s.url)
 					env.Setenv("GUARDED", s.guarded)
+					env.Setenv("URL", s.url)
+					env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 					env.Setenv("DATABASE_URL", s.database)
 					env.Setenv("EMPTY_URL", s.empty)
 					env.Setenv("CLOSED", closedAddress(t))
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits": exits, "becomes": becomes, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount, "sql": runSQL,
+					"exits": exits, "becomes": becomes, "capture": capture, "until": s.until, "pause": s.pause, "rowcount": s.rowCount, "sql": runSQL, "upkeep": s.upkeep,
 				},
 			})
 		})
 	}
 }
+
+// inPlace runs a script inside the test that started its server: as a test of its
+// own it would wait until every server was up, all at once.
+type inPlace struct{ *testing.T }
+
+func (t inPlace) Run(_ string, script func(testscript.T)) { script(t) }
+func (inPlace) Parallel()                                 {}
+func (inPlace) Verbose() bool                             { return testing.Verbose() }
 
 // exits N COMMAND... runs a command that must end with that code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -154,7 +165,7 @@ func startServer(t *testing.T) testServer {
 		t.Fatal(err)
 	}
 	build := ops.Build{Version: "test"}
-	c := web.Config{Engine: e.Client(), Read: read, Metrics: ops.NewMetrics(build), Build: build, Addr: ln.Addr().String(), Development: true,
+	c := web.Config{Engine: e.Client(), Read: read, Metrics: ops.NewMetrics(build), Build: build, Addr: ln.Addr().String(), Development: true, Console: &console.Config{},
 		Ready: []ops.Check{{Name: "database", Run: pool.Ping}, {Name: "migrations", Tell: true, Run: func(ctx context.Context) error { return db.CheckSchema(ctx, pool) }}}}
 	h, err := web.New(c)
 	if err != nil {
@@ -259,6 +270,26 @@ func (s testServer) rowCount(ts *testscript.TestScript, neg bool, args []string)
 			ts.Fatalf("%s = %d, want %s", args[1], n, args[0])
 		}
 		return err
+	})
+}
+
+// upkeep waits until the reaper has been by.
+func (s testServer) upkeep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: upkeep")
+	}
+	s.query(ts, func(ctx context.Context, query func(string, ...any) (int64, error)) error {
+		for {
+			n, err := query("SELECT count(*) FROM maintenance_tasks WHERE task = 'reaper'")
+			if n > 0 || err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
 	})
 }
 

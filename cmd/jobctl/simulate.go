@@ -57,6 +57,7 @@ In production it refuses. A database that has jobs needs --yes.`,
 	cmd.Flags().IntVar(&s.Jobs, "jobs", simulate.DefaultJobs, "how many jobs")
 	cmd.Flags().Uint64Var(&s.Seed, "seed", 1, "`number` that decides all chances")
 	cmd.Flags().StringVar(&s.now, "now", "", "`instant` that the history leads up to, as 2026-11-30T02:14:07Z; the database's now if left out")
+	a.addDryRun(cmd)
 	cmd.Flags().BoolVar(&s.live, "live", false, "enqueue a few real jobs too")
 	return cmd
 }
@@ -99,6 +100,13 @@ func (a *app) simulate(ctx context.Context, s simulation) error {
 	found, err := simulate.HasJobs(ctx, pool)
 	if err != nil {
 		return databaseFailure(err)
+	}
+	if a.dryRun {
+		there := "has none yet"
+		if found {
+			there = "has jobs already"
+		}
+		return a.would("%d jobs of the scenario %s would be written; the database %s", s.Jobs, s.Scenario, there)
 	}
 	if found {
 		if err := a.confirm(ctx, "the database has jobs already: adding made-up ones"); err != nil {

@@ -6,19 +6,29 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// The verdicts, from well to worst, as people read them.
+const (
+	healthy  = "Healthy"
+	degraded = "Degraded"
+	critical = "Critical"
+)
+
+var verdictWords = map[string]string{"healthy": healthy, "degraded": degraded, "critical": critical}
 
 // standing is all that jobctl status reads of a server.
 type standing struct {
 	server  string
 	version wireVersion
-	ready   readiness
+	stats   wireStats
+	body    []byte // of stats
 	queues  []item[wireQueue]
-	workers []item[wireWorker]
-	newest  []item[wireDead] // the last to die
 }
 
 // readiness is the answer of /readyz.
@@ -28,8 +38,6 @@ type readiness struct {
 		Status string `json:"status"`
 		Output string `json:"output"`
 	} `json:"checks"`
-
-	raw json.RawMessage
 }
 
 // failing lists what is not well, in words.
@@ -40,36 +48,24 @@ func (r readiness) failing() []string {
 			list = append(list, strings.TrimSuffix(name+": "+c.Output, ": "))
 		}
 	}
+	slices.Sort(list)
 	return list
-}
-
-// wireWorker is what jobctl reads of a worker.
-type wireWorker struct {
-	ID     string   `json:"id"`
-	Name   string   `json:"name"`
-	Build  string   `json:"build"`
-	Queues []string `json:"queues"`
-	Status string   `json:"status"`
-	Leader bool     `json:"leader"`
-	Slots  struct {
-		Busy  int64 `json:"busy"`
-		Total int64 `json:"total"`
-		Stuck int64 `json:"stuck"`
-	} `json:"slots"`
-	HeartbeatAge float64 `json:"heartbeat_age_seconds"`
 }
 
 func newStatusCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Say whether work flows, and what stands in its way", Args: exactly(),
-		Long: `Say whether work flows: database, workers, queues, dead letters, and a verdict.
+		Use: "status", Short: "Give the verdict and the five answers of the overview", Args: exactly(),
+		Long: `Give the verdict and the five answers of the console's overview: is work flowing, what is failing,
+where is it stuck, are the workers alive, what changed.
 
-Healthy, and exit code 0: nothing below holds. Degraded, 1: a queue is paused, its oldest ready job
-waits over 60 s, over 5 % of at least 20 runs failed in 5 min, or a job died in the last 5 min.
-Critical, 1: the database is away or not migrated, or a queue has ready jobs and no live worker, or
-nobody does the upkeep. Unreachable, 6: the server does not answer.`,
+Healthy, and exit code 0: nothing below holds. Degraded, 1: over 5 % of at least 20 runs failed in
+5 min, a job died or a run was lost with its worker in 5 min, the oldest ready job waits longer than
+the server's target, a queue is paused. Critical, 1: the database is away or not migrated, a queue
+has ready jobs and no live worker, the reaper is silent for three of its intervals. Unreachable, 6:
+the server does not answer. With -o wide all queues stand below.`,
 		Example: `  jobctl status
-  jobctl status --json | jq -r .verdict`,
+  jobctl status --watch
+  jobctl status --json | jq -r .verdict.level`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -79,11 +75,10 @@ nobody does the upkeep. Unreachable, 6: the server does not answer.`,
 			if err != nil {
 				return err
 			}
-			v := judge(s)
-			if err := a.printStatus(s, v); err != nil {
+			if err := a.printStatus(s); err != nil {
 				return err
 			}
-			if v.word != healthy {
+			if s.stats.Verdict.Level != "healthy" {
 				return &failure{exitFailed, errSilent, ""}
 			}
 			return nil
@@ -91,32 +86,51 @@ nobody does the upkeep. Unreachable, 6: the server does not answer.`,
 	}
 }
 
-// standing asks the server. Without its database it answers readiness alone.
+// standing asks the server. One that is not ready gives no answers but why.
 func (c *client) standing(ctx context.Context) (standing, error) {
 	s := standing{server: c.base.String()}
 	status, body, err := c.exchange(ctx, request{method: http.MethodGet, path: "/readyz"})
 	if err != nil {
 		return s, err
 	}
-	if json.Unmarshal(body, &s.ready) != nil || s.ready.Status == "" {
+	var ready readiness
+	if json.Unmarshal(body, &ready) != nil || ready.Status == "" {
 		return s, c.stranger(status)
 	}
-	s.ready.raw = body
-	if body, err = c.one(ctx, "/api/v1/version", nil); err != nil {
+	version, err := c.one(ctx, "/api/v1/version", nil)
+	if err != nil {
 		return s, err
 	}
-	if err := json.Unmarshal(body, &s.version); err != nil {
+	if err := json.Unmarshal(version, &s.version); err != nil {
 		return s, fmt.Errorf("read the server's answer: %w", err)
 	}
-	if s.queues, err = readList[wireQueue](ctx, c, "/api/v1/queues", nil); err == nil {
-		if s.workers, err = readList[wireWorker](ctx, c, "/api/v1/workers", nil); err == nil {
-			s.newest, err = readList[wireDead](ctx, c, "/api/v1/dlq", url.Values{"limit": {"1"}})
-		}
+	if bad := ready.failing(); len(bad) > 0 || ready.Status != "pass" {
+		return s, s.notReady(body, bad)
 	}
-	if err != nil && status != http.StatusOK && exitCode(err) == exitUnreachable {
-		return s, nil // readiness has said why
+	if s.body, err = c.one(ctx, "/api/v1/stats", nil); err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(s.body, &s.stats); err != nil {
+		return s, fmt.Errorf("read the server's answer: %w", err)
+	}
+	if c.app.format == formatWide {
+		s.queues, err = readList[wireQueue](ctx, c, "/api/v1/queues", nil)
 	}
 	return s, err
+}
+
+// notReady is a verdict that no figures are needed for.
+func (s *standing) notReady(ready []byte, bad []string) error {
+	s.stats.Verdict = wireVerdict{Level: "critical", Text: strings.TrimSuffix("the server is not ready: "+strings.Join(bad, "; "), ": "), Also: []string{}}
+	body, err := json.Marshal(struct {
+		Verdict wireVerdict     `json:"verdict"`
+		Ready   json.RawMessage `json:"ready"`
+	}{s.stats.Verdict, ready})
+	if err != nil {
+		return fmt.Errorf("print the status: %w", err)
+	}
+	s.body = append(body, '\n')
+	return nil
 }
 
 func readList[T any](ctx context.Context, c *client, path string, query url.Values) ([]item[T], error) {
@@ -132,67 +146,55 @@ func readList[T any](ctx context.Context, c *client, path string, query url.Valu
 }
 
 // printStatus writes the verdict first: it is what one looks for at three in the morning.
-func (a *app) printStatus(s standing, v verdict) error {
-	if a.format == formatJSON || a.format == formatJSONL {
-		return a.printStatusJSON(s, v)
+func (a *app) printStatus(s standing) error {
+	word := orWord(verdictWords[s.stats.Verdict.Level], s.stats.Verdict.Level)
+	switch a.format {
+	case formatJSON:
+		return a.write(s.body)
+	case formatJSONL:
+		return a.writeCompact(s.body)
+	case formatID:
+		return a.write([]byte(printable(word) + "\n"))
 	}
-	if a.format == formatID {
-		return a.write([]byte(v.word + "\n"))
-	}
+	v := s.stats.Verdict
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n\n", a.colour(v.word), printable(strings.Join(v.reasons, "; ")))
-	live, busy, slots := fleet(s.workers)
-	b.WriteString(a.details([]pair{
-		{"server", s.server + ", version " + s.version.Version},
-		{"database", databaseWord(s.ready)},
-		{"workers", fmt.Sprintf("%d live, %d of %d slots busy", live, busy, slots)},
-		{"dead letters", whole(dead(s.queues))},
-	}))
+	fmt.Fprintf(&b, "%s: %s\n", a.colour(word), printable(v.sentence()))
+	if len(v.Also) > 0 {
+		fmt.Fprintf(&b, "Also: %s\n", printable(strings.Join(v.Also, ", ")))
+	}
+	fmt.Fprintf(&b, "\n%s, version %s\n", s.server, printable(s.version.Version))
+	if s.stats.At != nil {
+		s.stats.answers(&b, a)
+	}
 	if len(s.queues) > 0 {
 		b.WriteString("\n")
 		queueView.table(&b, a, s.queues)
 	}
-	return a.write([]byte(b.String()))
-}
-
-func databaseWord(r readiness) string {
-	if bad := r.failing(); len(bad) > 0 {
-		return "not ready, " + strings.Join(bad, "; ")
+	if err := a.write([]byte(b.String())); err != nil {
+		return err
 	}
-	return "ready"
-}
-
-// statusJSON is jobctl's own: no one answer of the API has all of it.
-type statusJSON struct {
-	Verdict string          `json:"verdict"`
-	Reasons []string        `json:"reasons"`
-	Server  string          `json:"server"`
-	Version string          `json:"version"`
-	Ready   json.RawMessage `json:"ready"`
-	Workers struct {
-		Live      int   `json:"live"`
-		SlotsBusy int64 `json:"slots_busy"`
-		Slots     int64 `json:"slots"`
-	} `json:"workers"`
-	DeadLetters int64             `json:"dead_letters"`
-	Queues      []json.RawMessage `json:"queues"`
-}
-
-func (a *app) printStatusJSON(s standing, v verdict) error {
-	out := statusJSON{Verdict: v.word, Reasons: v.reasons, Server: s.server, Version: s.version.Version, Ready: s.ready.raw,
-		DeadLetters: dead(s.queues), Queues: rawOf(s.queues)}
-	out.Workers.Live, out.Workers.SlotsBusy, out.Workers.Slots = fleet(s.workers)
-	body, err := json.Marshal(out)
-	if err != nil {
-		return fmt.Errorf("print the status: %w", err)
+	if next := s.stats.next(); next != "" {
+		a.say("%s", next)
 	}
-	return a.write(append(body, '\n'))
+	return nil
 }
 
-func rawOf[T any](items []item[T]) []json.RawMessage {
-	raws := make([]json.RawMessage, len(items))
-	for i, it := range items {
-		raws[i] = it.raw
+// sentence is the verdict with what it points to.
+func (v wireVerdict) sentence() string {
+	s := v.Text
+	if v.Cause != "" && !strings.Contains(s, v.Cause) && v.Since != nil {
+		s += fmt.Sprintf(" (%s, since %s)", v.Cause, clockTime(v.Since))
 	}
-	return raws
+	return s
+}
+
+// clockTime is t for somebody who looks back over hours.
+func clockTime(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	if time.Since(*t) > 20*time.Hour {
+		return t.UTC().Format("2 Jan 15:04 UTC")
+	}
+	return t.UTC().Format("15:04 UTC")
 }

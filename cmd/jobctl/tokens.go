@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,9 @@ stdout, so that it can go into a file.`,
 				spec.Scopes = append(spec.Scopes, access.Scope(s))
 			}
 			return a.onTokens(cmd.Context(), func(ctx context.Context, tokens *access.Tokens) error {
+				if a.dryRun {
+					return a.rehearseToken(ctx, tokens, spec)
+				}
 				secret, made, err := tokens.Create(ctx, spec, actor(reason))
 				if err != nil {
 					return err
@@ -114,7 +118,23 @@ stdout, so that it can go into a file.`,
 	cmd.Flags().StringArrayVar(&queues, "queue", nil, "a `queue` that it may touch, once or more; left out, every queue")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; left out, until it is revoked")
 	addReason(cmd, &reason)
+	a.addDryRun(cmd)
 	return cmd
+}
+
+// rehearseToken tells whether a token could be made.
+func (a *app) rehearseToken(ctx context.Context, tokens *access.Tokens, spec access.TokenSpec) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	list, err := tokens.List(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(t access.Token) bool { return t.Name == spec.Name && t.RevokedAt.IsZero() }) {
+		return access.ErrTokenExists
+	}
+	return a.would("Token %s would be made", spec.Name)
 }
 
 func newTokensListCommand(a *app) *cobra.Command {
@@ -140,6 +160,16 @@ func newTokensRevokeCommand(a *app) *cobra.Command {
 		Example: `  jobctl tokens revoke 4fJ0aQ2x --reason "leaked in a log" --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onTokens(cmd.Context(), func(ctx context.Context, tokens *access.Tokens) error {
+				if a.dryRun {
+					list, err := tokens.List(ctx)
+					if err == nil && !slices.ContainsFunc(list, func(t access.Token) bool { return t.ID == args[0] && t.RevokedAt.IsZero() }) {
+						err = access.ErrTokenNotFound
+					}
+					if err != nil {
+						return err
+					}
+					return a.would("Token %s would be revoked", args[0])
+				}
 				if err := a.confirm(ctx, "Revoking token "+args[0]+", which cannot be taken back,"); err != nil {
 					return err
 				}
@@ -152,6 +182,7 @@ func newTokensRevokeCommand(a *app) *cobra.Command {
 		},
 	}
 	addReason(cmd, &reason)
+	a.addDryRun(cmd)
 	return cmd
 }
 

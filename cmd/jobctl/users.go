@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +78,9 @@ func newUsersCreateCommand(a *app) *cobra.Command {
 				return userFailure(err)
 			}
 			return a.onUsers(cmd.Context(), func(ctx context.Context, users *access.Accounts) error {
+				if a.dryRun {
+					return a.rehearseUser(ctx, users, name, false, "added as "+role)
+				}
 				password, err := a.askPassword(ctx, name)
 				if err != nil {
 					return err
@@ -92,6 +96,7 @@ func newUsersCreateCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&role, "role", string(access.RoleViewer), "what they may do: `"+strings.Join(roles, ", ")+"`")
 	addReason(cmd, &reason)
+	a.addDryRun(cmd)
 	return cmd
 }
 
@@ -117,6 +122,9 @@ func newUsersDisableCommand(a *app) *cobra.Command {
 		Example: `  jobctl users disable bob --reason "left the team" --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onUsers(cmd.Context(), func(ctx context.Context, users *access.Accounts) error {
+				if a.dryRun {
+					return a.rehearseUser(ctx, users, args[0], true, "disabled, and their sessions would end")
+				}
 				if err := a.confirm(ctx, "Disabling user "+args[0]+", whose sessions end at once,"); err != nil {
 					return err
 				}
@@ -129,6 +137,7 @@ func newUsersDisableCommand(a *app) *cobra.Command {
 		},
 	}
 	addReason(cmd, &reason)
+	a.addDryRun(cmd)
 	return cmd
 }
 
@@ -140,6 +149,9 @@ func newUsersResetPasswordCommand(a *app) *cobra.Command {
   jobctl users reset-password ann <password.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onUsers(cmd.Context(), func(ctx context.Context, users *access.Accounts) error {
+				if a.dryRun {
+					return a.rehearseUser(ctx, users, args[0], true, "given a new password, and their sessions would end")
+				}
 				password, err := a.askPassword(ctx, args[0])
 				if err != nil {
 					return err
@@ -153,7 +165,25 @@ func newUsersResetPasswordCommand(a *app) *cobra.Command {
 		},
 	}
 	addReason(cmd, &reason)
+	a.addDryRun(cmd)
 	return cmd
+}
+
+// rehearseUser tells whether a user is there, as the act needs it, and what would
+// become of them.
+func (a *app) rehearseUser(ctx context.Context, users *access.Accounts, name string, there bool, done string) error {
+	list, err := users.List(ctx)
+	if err != nil {
+		return err
+	}
+	found := slices.ContainsFunc(list, func(u access.User) bool { return u.Name == name })
+	switch {
+	case there && !found:
+		return access.ErrUserNotFound
+	case !there && found:
+		return access.ErrUserExists
+	}
+	return a.would("%s would be %s", name, done)
 }
 
 func addReason(cmd *cobra.Command, reason *string) {

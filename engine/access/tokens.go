@@ -113,6 +113,13 @@ func hashAPIToken(token string) []byte {
 	return sum[:]
 }
 
+// Check tells what of the specification breaks a rule, before anything is made.
+// Error: *[RuleError].
+func (s TokenSpec) Check() error {
+	_, err := s.check()
+	return err
+}
+
 func (s *TokenSpec) check() (scopes []string, err error) {
 	if s.Name = foldName(s.Name); !namePattern.MatchString(s.Name) {
 		return nil, &RuleError{"name", "must be 1 to 64 letters, digits, dots, hyphens, underscores or @, the first a letter or digit"}

@@ -14,6 +14,7 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
+	"github.com/reliable-job-engine/reliable-job-engine/web/overview"
 )
 
 // Engine is what the API asks of the engine.
@@ -67,12 +68,19 @@ var (
 // Acts is told of operators' acts, for metrics. result is done or refused.
 type Acts interface{ OperatorAction(action, result string) }
 
-// Config is what the API needs. Every field is required.
+// Overview is asked what the console's first page answers.
+type Overview interface {
+	Overview(ctx context.Context) (overview.Overview, error)
+}
+
+// Config is what the API needs. Every field but Overview is required.
 type Config struct {
 	Engine Engine
 	Read   Reader
 	Acts   Acts
 	Log    *slog.Logger
+	// Overview answers /api/v1/stats. Where it is nil there is no such route.
+	Overview Overview
 	// PayloadMaxBytes is the engine's limit; a body may have 64 KiB more.
 	PayloadMaxBytes int
 	// ClientAddress is where a request comes from, for the audit trail.
@@ -133,4 +141,7 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/operations/:id/stop", a.steerOperation("stop", a.Engine.StopOperation), read)
 	e.GET("/api/v1/workers", a.listWorkers, read)
 	e.GET("/api/v1/audit", a.listAudit, read)
+	if a.Overview != nil {
+		e.GET("/api/v1/stats", a.getStats, read)
+	}
 }

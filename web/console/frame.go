@@ -210,13 +210,18 @@ func (v *visit) slow() bool { return isDeadline(v.trouble) }
 
 // stale says since when there are no fresh figures; empty while there are.
 func (v *visit) stale() string {
-	switch {
-	case v.trouble == nil:
+	if v.trouble == nil {
 		return ""
-	case v.figures == nil:
+	}
+	return v.figures.staleSince()
+}
+
+// staleSince is for figures that could not be renewed, or that there never were.
+func (f *figures) staleSince() string {
+	if f == nil {
 		return "no data yet"
 	}
-	return "no fresh data since " + v.figures.at.UTC().Format("15:04:05") + " UTC"
+	return "no fresh data since " + f.at.UTC().Format("15:04:05") + " UTC"
 }
 
 // setDisplay keeps how a person wants pages, in cookies that the script may read.

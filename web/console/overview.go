@@ -10,6 +10,7 @@ import (
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/views"
+	"github.com/reliable-job-engine/reliable-job-engine/web/overview"
 )
 
 func (k *Console) toOverview(c echo.Context) error {
@@ -69,7 +70,7 @@ func firstSteps() *views.Empty {
 }
 
 func (k *Console) verdictOf(v *visit) views.Verdict {
-	got := judge(k.signs(v))
+	got := judge(k.signs(v.figures, v.trouble))
 	out := views.Verdict{Level: got.level, Text: got.text}
 	if got.path != "" && got.link != "" {
 		out.Cause = append(out.Cause, views.Span{Text: got.link, Href: k.url(got.path)})
@@ -85,44 +86,28 @@ func (k *Console) verdictOf(v *visit) views.Verdict {
 
 func (k *Console) flowCard(v *visit) views.Card {
 	f := v.figures
-	var in, out float64
-	for _, q := range f.snap.Queues {
-		in += q.PerMinute.Enqueued
-		out += q.PerMinute.Completed
-	}
-	c := views.Card{ID: "flow", Question: "Is work flowing?", Href: k.url("/queues"), Figure: text(rate(out)), Caption: "completed per min"}
+	flow := f.flow()
+	c := views.Card{ID: "flow", Question: "Is work flowing?", Href: k.url("/queues"), Figure: text(rate(flow.Completed)), Caption: "completed per min"}
 	c.Spark = sparkOf(views.StateCompleted, "Completed", closedMinutes(f.stats.all.completed[:]))
 	c.Spark.Ghost = closedMinutes(f.enqueued())
 	c.Lines = []views.CardLine{
-		{Left: text("Enqueued per min"), Right: text(rate(in))},
-		{Left: text("Runs ended per min"), Right: text(rate(float64(f.stats.all.runs5) / 5))},
-		{Left: text("Backlog, last 15 min"), Right: backlogChange(f)},
+		{Left: text("Enqueued per min"), Right: text(rate(flow.Enqueued))},
+		{Left: text("Runs ended per min"), Right: text(rate(flow.Ended))},
+		{Left: text("Backlog, last 15 min"), Right: backlogChange(flow)},
 	}
 	return c
 }
 
-// backlogChange is what came in within 15 minutes less what reached its end.
-func backlogChange(f *figures) []views.Span {
-	var change float64
-	for i := hour - 15; i < hour; i++ {
-		if f.pulse.Enqueued[i] < 0 {
-			return []views.Span{{Text: "more than can be counted", Tone: views.ToneUp}}
-		}
-		change += float64(f.pulse.Enqueued[i]) - f.stats.all.completed[i]
-	}
-	n := int64(change) - f.deathsWithin(15*time.Minute)
-	switch {
+func backlogChange(flow overview.Flow) []views.Span {
+	switch n := flow.Backlog; {
+	case flow.Uncounted:
+		return []views.Span{{Text: "more than can be counted", Tone: views.ToneUp}}
 	case n > 0:
 		return []views.Span{{Text: "+" + count(n), Tone: views.ToneUp}}
 	case n < 0:
 		return []views.Span{{Text: "−" + count(-n)}}
 	}
 	return text("±0")
-}
-
-// deathsWithin is not kept by minute: an hour's deaths are spread evenly.
-func (f *figures) deathsWithin(d time.Duration) int64 {
-	return int64(float64(f.pulse.Deaths.N) * d.Minutes() / hour)
 }
 
 func (k *Console) failCard(v *visit) views.Card {
@@ -132,10 +117,7 @@ func (k *Console) failCard(v *visit) views.Card {
 	c.Figure = figureShare(all.failed5, all.runs5)
 	c.Caption = "of " + plural(all.runs5, "run") + " in 5 min; " + count(all.failed60) + " of " + count(all.runs60) + " in 60 min"
 	c.Spark = sparkOf(views.StateDead, "Failed", closedMinutes(all.failed[:]))
-	for i, g := range f.pulse.Failures {
-		if i == 3 {
-			break
-		}
+	for _, g := range f.failing().Groups {
 		c.Lines = append(c.Lines, views.CardLine{
 			Left:  []views.Span{{Text: failureName(g.Failure), Href: k.groupURL(g.Fingerprint)}, {Text: "· " + g.Type, Tone: views.ToneMuted}},
 			Right: []views.Span{{Text: count(g.N), Bold: true}, {Text: "since", Tone: views.ToneMuted}, {At: v.clock.minute(g.FirstAt)}},
@@ -181,12 +163,7 @@ func (k *Console) groupURL(fingerprint string) string {
 func (k *Console) stuckCard(v *visit) views.Card {
 	f := v.figures
 	c := views.Card{ID: "stuck", Question: "Where is it stuck?", Href: k.url("/queues?sort=-oldest"), Caption: "oldest ready job", Empty: "No job waits"}
-	queues := slices.Clone(f.snap.Queues)
-	slices.SortStableFunc(queues, func(a, b inspect.Queue) int { return int(b.OldestReady - a.OldestReady) })
-	var oldest time.Duration
-	if len(queues) > 0 {
-		oldest = queues[0].OldestReady
-	}
+	oldest := f.oldestReady()
 	c.Figure = spanFigure(oldest)
 	if oldest == 0 {
 		c.Figure = text("0")
@@ -196,14 +173,9 @@ func (k *Console) stuckCard(v *visit) views.Card {
 			c.Figure[i].Tone = views.ToneUp
 		}
 	}
-	shown := 0
+	queues := f.stuck()
 	for i := range queues {
-		q := &queues[i]
-		if q.Depth.Ready == 0 && !q.Paused || shown == 3 && !q.Paused || shown == 5 {
-			continue
-		}
-		shown++
-		c.Lines = append(c.Lines, k.stuckLine(v, q))
+		c.Lines = append(c.Lines, k.stuckLine(v, &queues[i]))
 	}
 	return c
 }
@@ -229,18 +201,14 @@ func (k *Console) stuckLine(v *visit, q *inspect.Queue) views.CardLine {
 
 // drainText is when a queue would be empty at the pace of the last five minutes.
 func drainText(q *inspect.Queue) string {
-	switch net := q.PerMinute.Completed - q.PerMinute.Enqueued; {
+	switch d, ok := overview.Drain(q); {
 	case q.Depth.Ready == 0:
 		return "empty"
 	case q.Workers == 0:
 		return "no worker"
-	case net <= 0:
+	case !ok:
 		return "not draining"
 	default:
-		d := time.Duration(float64(q.Depth.Ready) / net * float64(time.Minute))
-		if d > 30*24*time.Hour {
-			return "not draining"
-		}
 		return "drains in " + coarse(d)
 	}
 }

@@ -32,6 +32,9 @@ func parseJobQuery(q url.Values, now time.Time) (out jobQuery, text string, err 
 		switch value := q.Get(name); {
 		case value == "":
 		case name == "id":
+			if _, err := parseID(value); err != nil {
+				return out, value, &search.Error{To: len(value), Message: "This is no job id."}
+			}
 			parts = append(parts, value)
 		default:
 			parts = append(parts, search.Plain(name, value))

@@ -210,16 +210,18 @@ func filled(words ...string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
 }
 
-func (k *Console) signs(v *visit) signs {
+// signs are read off the last good figures, nil if there are none; trouble is what
+// went wrong with the newest reading.
+func (k *Console) signs(f *figures, trouble error) signs {
 	s := signs{Target: k.LatencyTarget, ReaperInterval: k.ReaperInterval, ReaperAge: -1}
-	if v.trouble != nil {
-		s.Late, s.Unreachable, s.Stale = v.slow(), !v.slow(), v.stale()
+	if trouble != nil {
+		s.Late = isDeadline(trouble)
+		s.Unreachable, s.Stale = !s.Late, f.staleSince()
 	}
-	if v.figures == nil {
+	if f == nil {
 		s.ReaperAge = 0 // nothing is known of it
 		return s
 	}
-	f := v.figures
 	s.Queues, s.Deaths = f.snap.Queues, f.pulse.Deaths
 	s.Runs5, s.Failed5, s.Reaped5 = f.stats.all.runs5, f.stats.all.failed5, f.stats.all.reaped5
 	s.LostWorkers = f.snap.Fleet.ByStatus[inspect.WorkerLost]

@@ -219,7 +219,13 @@ type ConsoleSettings struct {
 type CtlSettings struct {
 	Server  string // base URL without a trailing slash
 	Token   Secret
-	NoColor bool // NO_COLOR is set, or TERM is dumb
+	Profile string // a chapter of jobctl's file; empty: the one that the file says
+	NoColor bool   // NO_COLOR is set, or TERM is dumb
+	// DumbTerminal: TERM is dumb.
+	DumbTerminal bool
+	// ConfigDir is where a person's settings are kept, HomeDir where their files are;
+	// empty where the environment does not say.
+	ConfigDir, HomeDir string
 }
 
 // Given reports whether a variable was set, under its own name, its second name

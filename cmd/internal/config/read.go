@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -160,7 +161,9 @@ func (r *reader) derive() {
 	}
 	color, _ := r.value("NO_COLOR")
 	term, _ := r.value("TERM")
-	c.Ctl.NoColor = color != "" || term == "dumb"
+	c.Ctl.DumbTerminal = term == "dumb"
+	c.Ctl.NoColor = color != "" || c.Ctl.DumbTerminal
+	r.deriveFolders()
 	if r.which == Ctl {
 		return
 	}
@@ -177,6 +180,19 @@ func (r *reader) derive() {
 	}
 	if !given["METRICS_ADDR"] && r.which == Worker {
 		c.Metrics.Addr = ":9090"
+	}
+}
+
+// deriveFolders follows the XDG base directories: a relative XDG_CONFIG_HOME is
+// none.
+func (r *reader) deriveFolders() {
+	ctl := &r.cfg.Ctl
+	ctl.HomeDir, _ = r.value("HOME")
+	if ctl.ConfigDir, _ = r.value("XDG_CONFIG_HOME"); !filepath.IsAbs(ctl.ConfigDir) {
+		ctl.ConfigDir = ""
+		if ctl.HomeDir != "" {
+			ctl.ConfigDir = filepath.Join(ctl.HomeDir, ".config")
+		}
 	}
 }
 

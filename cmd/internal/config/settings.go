@@ -192,6 +192,8 @@ var groups = []group{
 			kind: baseURL(func(c *Config) *string { return &c.Ctl.Server })},
 		{name: "JOBCTL_TOKEN", secret: true, help: "its API token",
 			kind: secret(func(c *Config) *Secret { return &c.Ctl.Token })},
+		{name: "JOBCTL_PROFILE", help: "chapter of jobctl's file config.toml that names server and token",
+			kind: text(func(c *Config) *string { return &c.Ctl.Profile })},
 	}},
 }
 
