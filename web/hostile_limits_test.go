@@ -48,7 +48,9 @@ func TestEachFieldAtItsLimits(t *testing.T) {
 	s := newSite(t)
 	hour := time.Now().Add(time.Hour).Truncate(time.Second)
 	holder := s.enqueue(`{"type":"email"}`)
-	many := func(n int, value string) string { return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]" }
+	many := func(n int, value string) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
+	}
 	for _, l := range []limits{
 		textLimits("type", 100, "a"), textLimits("queue", 100, "a"), textLimits("idempotency_key", 255, "é"),
 		{"priority", "sn", []string{"0", "5"}, []string{"-1", "6", "0.5"}},
@@ -72,6 +74,10 @@ func TestEachFieldAtItsLimits(t *testing.T) {
 			}
 			return `{"type":"email",` + quoted(l.field) + `:` + value + `}`
 		}
+		each := s.bulk(`{"atomic":false,"jobs":[` + body(l.bad[len(l.bad)-1]) + `]}`)
+		if !strings.Contains(each.body, `"pointer":"/jobs/0/`+l.field) {
+			t.Errorf("%s by itself: %d %.300s", l.field, each.status, each.body)
+		}
 		before := s.count("SELECT count(*) FROM jobs")
 		for _, value := range append(l.bad, otherKinds(l.kinds)...) {
 			for what, got := range map[string]reply{"/": s.post(body(value)), "/jobs/0/": s.bulk(`{"jobs":[` + body(value) + `]}`)} {
@@ -93,6 +99,40 @@ func TestEachFieldAtItsLimits(t *testing.T) {
 	}
 }
 
+// TestEachFieldOfAnEditAtItsLimits does the same with PATCH.
+func TestEachFieldOfAnEditAtItsLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.enqueue(`{"type":"email","delay_seconds":3600}`)
+	for _, l := range []limits{
+		textLimits("queue", 100, "a"), {"priority", "sn", []string{"0", "5"}, []string{"-1", "6"}}, {"max_attempts", "n", []string{"1", "100"}, []string{"0", "101"}},
+		timeLimits("run_at", time.Unix(0, 0), tenYears), timeLimits("scheduled_at", time.Unix(0, 0), tenYears), {"payload", "o", []string{`{}`, nestedObject(64)}, []string{nestedObject(65), `{"a":"\u0000"}`}},
+		{"reason", "s", []string{quoted(strings.Repeat("a", 1000))}, []string{`""`, quoted(strings.Repeat("a", 1001))}},
+	} {
+		tag := s.tag(id)
+		body := func(value string) string { return `{"` + l.field + `":` + value + `}` }
+		for _, value := range append(l.bad, otherKinds(l.kinds)...) {
+			got := s.patch(id, body(value), "If-Match", "*")
+			got.refused(fmt.Sprintf("%.80s", body(value)), http.StatusUnprocessableEntity, "validation-failed", "")
+			if !strings.HasPrefix(got.text("errors", "0", "pointer"), "/"+l.field) {
+				t.Errorf("%.80s names %s", body(value), got.body)
+			}
+		}
+		if after := s.tag(id); after != tag {
+			t.Errorf("%s: what was refused has changed the job", l.field)
+		}
+		for _, value := range l.good {
+			body := body(value)
+			if l.field == "reason" {
+				body = `{"priority":2,"reason":` + value + `}`
+			}
+			if got := s.patch(id, body, "If-Match", "*"); got.status != http.StatusOK {
+				t.Errorf("%.80s = %d %.300s, want 200", body, got.status, got.body)
+			}
+		}
+	}
+}
+
 // TestEachParameterAtItsLimits does the same with the lists' parameters: 400 by name.
 func TestEachParameterAtItsLimits(t *testing.T) {
 	t.Parallel()
@@ -103,7 +143,7 @@ func TestEachParameterAtItsLimits(t *testing.T) {
 		"/api/v1/jobs": {limit, {"page", "", []string{"1", "2", "200"}, []string{"0", "-1", "10001", "", "9223372036854775808"}}, {"status", "", []string{"pending", "running,pending"}, []string{"bogus", ",", "PENDING"}},
 			{"priority", "", []string{"0", "5", "low"}, []string{"-1", "6", "", "urgent"}}, {"cursor", "", nil, []string{"", "AAAA", "eyJvZiI6IiJ9", strings.Repeat("A", 2000)}},
 			{"q", "", []string{"", "state:dead", "age:<1h"}, []string{"state:bogus", "queue:", `"`, strings.Repeat("a ", 60)}}},
-		"/api/v1/dlq": {limit, {"reason", "", []string{"exhausted"}, []string{"bogus", "EXHAUSTED"}}, {"discarded", "", []string{"true", "false"}, []string{"", "1", "TRUE"}}, {"cursor", "", nil, []string{"", "AAAA"}}},
+		"/api/v1/dlq":        {limit, {"reason", "", []string{"exhausted"}, []string{"bogus", "EXHAUSTED"}}, {"discarded", "", []string{"true", "false"}, []string{"", "1", "TRUE"}}, {"cursor", "", nil, []string{"", "AAAA"}}},
 		"/api/v1/operations": {limit, {"cursor", "", nil, []string{"", "AAAA"}}},
 		"/api/v1/audit": {limit, {"since", "", []string{"1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"}, []string{"", "1969-12-31T23:59:59Z", "294277-01-01T00:00:00Z", "5"}}, {"source", "", []string{"api"}, []string{"bogus"}},
 			{"cursor", "", nil, []string{"", "AAAA"}}},

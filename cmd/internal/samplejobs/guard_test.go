@@ -2,6 +2,9 @@ package samplejobs
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -234,7 +237,37 @@ func TestNoSpellingGetsPastTheWebhookGuard(t *testing.T) {
 
 // localOnly tells whether a spelling can be looked up without asking a name server.
 func localOnly(s string) bool {
-	return !strings.Contains(s, "example") && !strings.ContainsAny(s, "。①")
+	return !strings.Contains(s, "example") && !strings.Contains(s, "localdomain") && !strings.ContainsAny(s, "。①-")
+}
+
+// TestSignaturesAreThoseOfTheSpecification: vectors that the specification's own
+// libraries for other languages are tested with, and what was computed by hand.
+func TestSignaturesAreThoseOfTheSpecification(t *testing.T) {
+	t.Parallel()
+	secret := "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	h := hooks(t, Config{WebhookSigningKeys: []string{secret}})
+	header := http.Header{}
+	if err := h.sign(header, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := header.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+		t.Errorf("signature %s, want the specification's %s", got, want)
+	}
+	// The same by RFC 2104 alone: HMAC-SHA256 of id.timestamp.body under the decoded key.
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{"", "{}", "\x00\xff", strings.Repeat("é", 1<<16)} {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "id.7.%s", body)
+		if err := h.sign(header, "id", time.Unix(7, 999), []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := header.Get("webhook-signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+			t.Errorf("%.20q: signature %s, want %s", body, got, want)
+		}
+	}
 }
 
 // FuzzWebhookGuard: whatever the URL, with names that all lead to this machine nothing is
