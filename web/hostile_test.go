@@ -262,8 +262,7 @@ func (h *hostileSite) promise(r hostileRequest, ids []string) {
 	h.waiting = h.waiting[max(0, len(h.waiting)-50):]
 }
 
-// keptItsPromises looks for every job that was acknowledged, and asks the rules of
-// jobctl verify.
+// keptItsPromises looks for every job that was acknowledged.
 func (h *hostileSite) keptItsPromises() {
 	h.t.Helper()
 	ids := make([]uuid.UUID, 0, len(h.promised))
@@ -277,18 +276,24 @@ func (h *hostileSite) keptItsPromises() {
 	if n := h.count(`SELECT count(*) FROM jobs AS j WHERE j.id = ANY($1) AND `+places+` = 1`, ids); n != len(ids) || n == 0 {
 		h.t.Errorf("of %d acknowledged jobs %d are in exactly one place", len(ids), n)
 	}
+	h.breaksNoRule()
+	h.t.Logf("%d jobs acknowledged, %d answers asked for again, seed %d", len(ids), len(h.again), h.seed)
+}
+
+// breaksNoRule asks the rules of jobctl verify.
+func (s *site) breaksNoRule() {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	report, err := verify.Run(ctx, h.pool, verify.Options{})
+	report, err := verify.Run(ctx, s.pool, verify.Options{})
 	if err != nil {
-		h.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	for _, res := range report.Results {
 		if res.Verdict != verify.OK {
-			h.t.Errorf("verify: %s is %s: %v", res.Rule.Name, res.Verdict, res.Offenders)
+			s.t.Errorf("verify: %s is %s: %v", res.Rule.Name, res.Verdict, res.Offenders)
 		}
 	}
-	h.t.Logf("%d jobs acknowledged, %d answers asked for again, seed %d", len(ids), len(h.again), h.seed)
 }
 
 // watchHeap measures the live heap until the function it returns is called, which
