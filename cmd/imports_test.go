@@ -71,7 +71,7 @@ var mayImport = map[string]rule{
 	"engine/access":           {may: []string{"engine", "engine/internal/dbsqlc"}, never: outside},
 	"engine/internal/dbsqlc":  {never: outside},
 	"engine/internal/fault":   {never: slices.Concat(outside, database)},
-	"web":                     {may: []string{"web/api", "web/console", "web/auth", "web/ops", "web/overview", "views", "static", "engine/inspect", "engine"}, tests: []string{"engine/access"}},
+	"web":                     {may: []string{"web/api", "web/console", "web/auth", "web/ops", "web/overview", "views", "static", "engine/inspect", "engine"}, tests: []string{"engine/access", "engine/verify"}},
 	"web/api":                 {may: []string{"web/auth", "web/overview", "engine/inspect", "engine/search", "engine"}, never: database},
 	"web/console":             {may: []string{"web/auth", "web/overview", "views", "static", "engine/inspect", "engine/search", "engine"}, never: database},
 	"web/overview":            {may: []string{"engine/inspect"}, never: slices.Concat(outside, database)},

@@ -45,6 +45,7 @@ var codes = map[string]struct {
 	"precondition-failed":       {http.StatusPreconditionFailed, "The job is no longer what If-Match names"},
 	"operation-state":           {http.StatusConflict, "The operation does not stand where this applies"},
 	"count-moved":               {http.StatusConflict, "The selection is no longer what its preview told"},
+	"request-timeout":           {http.StatusRequestTimeout, "The body came too slowly"},
 	"payload-too-large":         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"unsupported-media-type":    {http.StatusUnsupportedMediaType, "The body must be plain JSON"},
 	"validation-failed":         {http.StatusUnprocessableEntity, "The request was not accepted"},

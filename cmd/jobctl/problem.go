@@ -28,6 +28,7 @@ type problem struct {
 var exitsByCode = map[string]int{
 	"idempotency-key-reused": exitConflict, // 422, since no state is in the way
 	"unique-conflict":        exitConflict,
+	"request-timeout":        exitUnreachable,
 	"timeout":                exitUnreachable,
 	"unavailable":            exitUnreachable,
 }
@@ -48,6 +49,7 @@ var steps = map[string]string{
 	"version-conflict":          "Look at it again, then repeat it: jobctl jobs get %s",
 	"operation-state":           "See where it stands with: jobctl operations list",
 	"count-moved":               "Look at the new number with --dry-run, then repeat it.",
+	"request-timeout":           "Repeat it; if it stays so, the line to the server is too slow for a body of this size.",
 	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
 	"unsupported-media-type":    "Something between changes what jobctl sends; ask the server directly with --server.",
 	"validation-failed":         "Correct what is named above and repeat it.",

@@ -65,7 +65,7 @@ func (a *API) editJob(c echo.Context) error {
 	case strings.TrimSpace(c.Request().Header.Get("If-Match")) != "*":
 		actor.Version = job.Version
 	}
-	err = a.Engine.Edit(ctx, id, q.edit, actor)
+	err = q.asGiven("", a.Engine.Edit(ctx, id, q.edit, actor))
 	var state *engine.StateError
 	if errors.As(err, &state) {
 		a.Acts.OperatorAction("edit", "refused")

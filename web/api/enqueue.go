@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -216,6 +217,22 @@ func (q *enqueueRequest) instant(m member) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+// asGiven is an error of the engine's, which has one name for what callers may call
+// run_at or scheduled_at, under the name they gave. prefix is the job's place.
+func (q *enqueueRequest) asGiven(prefix string, err error) error {
+	var invalid *engine.ValidationError
+	if !q.given["scheduled_at"] || !errors.As(err, &invalid) {
+		return err
+	}
+	fields := slices.Clone(invalid.Fields)
+	for i, f := range fields {
+		if f.Field == prefix+"run_at" {
+			fields[i].Field = prefix + "scheduled_at"
+		}
+	}
+	return &engine.ValidationError{Fields: fields}
 }
 
 // idempotencyKey takes the header's key and holds it against the body's.

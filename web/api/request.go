@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 )
 
 // RequestError is a request that was not understood or not accepted. Code is one
@@ -104,18 +105,10 @@ func readBody(c echo.Context, most int64, rule string) ([]byte, error) {
 		return nil, tooLarge
 	}
 	if err != nil {
-		return nil, readError(err)
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+		return nil, auth.ReadError(err, "malformed-json")
 	}
 	return body, nil
-}
-
-// readError tells a caller that was too slow from one that broke off.
-func readError(err error) error {
-	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return err
-	}
-	return &RequestError{Code: "malformed-json", Detail: "The body ended early."}
 }
 
 // member is one field of the top object, its value as sent.
