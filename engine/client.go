@@ -50,6 +50,8 @@ type Client struct {
 	keyTTL time.Duration
 	q      *dbsqlc.Queries
 	notify *notifier
+	// schemas are what payloads must fit, by type.
+	schemas schemas
 	// wake tells an engine of the same process; nil without one.
 	wake func(queue string)
 }
@@ -129,6 +131,9 @@ func (c *Client) EnqueueTx(ctx context.Context, tx pgx.Tx, args Args, o EnqueueO
 	if err != nil {
 		return Enqueued{}, err
 	}
+	if err := c.fit(ctx, pgxSchemas{c.q, tx}, &r); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
+	}
 	done, err := c.insert(ctx, tx, r, c.notify.insideTx(r.queue))
 	if err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
@@ -142,6 +147,9 @@ func (c *Client) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o Enqu
 	r, err := c.prepare(args, o)
 	if err != nil {
 		return Enqueued{}, err
+	}
+	if err := c.fit(ctx, sqlSchemas{tx}, &r); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
 	}
 	done, err := c.insertSQL(ctx, tx, r, c.notify.insideTx(r.queue))
 	if err != nil {

@@ -108,6 +108,10 @@ func TestEveryProblemHasARequestThatMeetsIt(t *testing.T) {
 			return s.do("POST", "/api/v1/jobs", "type=email", "Content-Type", "application/x-www-form-urlencoded")
 		},
 		"validation-failed": func() reply { return s.post(`{"typ":"email"}`) },
+		"schema-violation": func() reply {
+			s.ask("PUT", "/api/v1/types/strict/schema", `{"schema":{"required":["to"]}}`)
+			return s.post(`{"type":"strict"}`)
+		},
 		"idempotency-key-reused": func() reply {
 			s.post(`{"type":"email"}`, "Idempotency-Key", "reused")
 			return s.post(`{"type":"sms"}`, "Idempotency-Key", "reused")

@@ -53,6 +53,7 @@ var steps = map[string]string{
 	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
 	"unsupported-media-type":    "Something between changes what jobctl sends; ask the server directly with --server.",
 	"validation-failed":         "Correct what is named above and repeat it.",
+	"schema-violation":          "Correct the payload; jobctl types schema get shows what its type asks for.",
 	"idempotency-key-reused":    "Use another --key, or look at the first job with: jobctl jobs get %s",
 	"idempotency-key-in-flight": "Repeat it in a second.",
 	"unique-conflict":           "Look at the job that holds the key with: jobctl jobs get %s",

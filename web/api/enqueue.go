@@ -309,16 +309,27 @@ func (a *API) reason(c echo.Context) (string, error) {
 	for _, m := range members {
 		if m.name != "reason" {
 			q.refuse(m.at, "unknown-field", unknown(m.name, []string{"reason"}))
-		} else if fault := brokenText(m.value); fault != "" {
-			q.refuse(m.at, "invalid", fault)
-		} else if reason = q.text(m); len(reason) > 1000 {
-			q.refuse(m.at, "too-long", "at most 1000 bytes")
+			continue
 		}
+		reason = q.reason(m)
 	}
 	if len(q.bad) > 0 {
 		return "", flawed(q.bad...)
 	}
 	return reason, nil
+}
+
+// reason reads why somebody acts.
+func (q *enqueueRequest) reason(m member) string {
+	if fault := brokenText(m.value); fault != "" {
+		q.refuse(m.at, "invalid", fault)
+		return ""
+	}
+	reason := q.text(m)
+	if len(reason) > 1000 {
+		q.refuse(m.at, "too-long", "at most 1000 bytes")
+	}
+	return reason
 }
 
 // inOrder sorts complaints as the documentation lists the fields.

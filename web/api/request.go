@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -49,7 +50,7 @@ type mark struct {
 func FieldsError(fields []engine.FieldError) *RequestError {
 	flaws := make([]Flaw, len(fields))
 	for i, f := range fields {
-		flaws[i] = flaw(at(strings.Split(strings.ToValidUTF8(f.Field, "\ufffd"), ".")...), f.Code, f.Detail)
+		flaws[i] = flaw(strings.ToValidUTF8(at(f.Path()...), "\ufffd"), f.Code, f.Detail)
 	}
 	return flawed(flaws...)
 }
@@ -59,7 +60,11 @@ func flawed(flaws ...Flaw) *RequestError {
 	if len(flaws) != 1 {
 		detail = fmt.Sprintf("%d fields need attention.", len(flaws))
 	}
-	return &RequestError{Code: "validation-failed", Detail: detail, Flaws: flaws}
+	code := "validation-failed"
+	if !slices.ContainsFunc(flaws, func(f Flaw) bool { return f.Code != "schema" }) {
+		code = "schema-violation"
+	}
+	return &RequestError{Code: code, Detail: detail, Flaws: flaws}
 }
 
 func flaw(pointer, code, detail string) Flaw {
