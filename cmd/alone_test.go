@@ -10,14 +10,18 @@ import (
 	"testing"
 )
 
-// aProduct is a program that takes the library and nothing else of this module.
+// aProduct is a program that takes the library and what is for its tests, and nothing
+// else of this module.
 const aProduct = `package main
 
 import (
 	"fmt"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/enginetest"
 )
+
+var _ engine.Enqueuer = new(enginetest.Recorder)
 
 func main() {
 	_, err := engine.New(engine.Config{})
