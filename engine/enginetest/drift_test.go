@@ -66,9 +66,11 @@ var scenes = map[string]scene{
 	"asks for too long": {work: func(context.Context, *engine.Job[task]) error {
 		return engine.RetryAfter(errRefused, 1000*time.Hour)
 	}},
-	"is permanent": {work: func(context.Context, *engine.Job[task]) error { return fmt.Errorf("send: %w", engine.Permanent(quotaError{})) }},
-	"is snoozed":   {work: func(context.Context, *engine.Job[task]) error { return engine.Snooze(time.Hour) }},
-	"panics":       {work: func(context.Context, *engine.Job[task]) error { panic("no such order: 8123") }},
+	"is permanent": {work: func(context.Context, *engine.Job[task]) error {
+		return fmt.Errorf("send: %w", engine.Permanent(quotaError{}))
+	}},
+	"is snoozed": {work: func(context.Context, *engine.Job[task]) error { return engine.Snooze(time.Hour) }},
+	"panics":     {work: func(context.Context, *engine.Job[task]) error { panic("no such order: 8123") }},
 	"panics for ever": {work: func(context.Context, *engine.Job[task]) error {
 		panic(engine.Permanent(errRefused))
 	}},
