@@ -80,6 +80,7 @@ var mayImport = map[string]rule{
 	"web/auth":                 {may: []string{"engine/access", "engine"}, never: database},
 	"views":                    {may: []string{"static"}, never: slices.Concat(database, []string{"github.com/labstack/echo"})},
 	"static":                   {never: slices.Concat(database, []string{"github.com/labstack/echo", "github.com/a-h/templ"})},
+	"examples/orders":          {may: []string{"engine"}, tests: []string{"engine/enginetest"}, never: outside},
 	"e2e/mutants":              {},
 	"e2e":                      {tests: []string{"*"}},
 	"e2e/chaos":                {tests: []string{"*"}},

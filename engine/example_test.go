@@ -321,4 +321,3 @@ func ExampleEngine_Stop() {
 	// true
 	// <nil> false
 }
-
