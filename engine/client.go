@@ -56,6 +56,17 @@ type Client struct {
 	wake func(queue string)
 }
 
+// Enqueuer is what most code that makes jobs needs of a [Client]. Take it instead, and
+// a test of that code gives it the recorder of package enginetest.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueTx(ctx context.Context, tx pgx.Tx, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error)
+}
+
+var _ Enqueuer = (*Client)(nil)
+
 // NewClient checks c and returns a client. It starts nothing and opens nothing;
 // end it with [Client.Close].
 func NewClient(c ClientConfig) (*Client, error) {
