@@ -52,11 +52,17 @@ func (c *Client) SetTypeSchema(ctx context.Context, typ string, text json.RawMes
 // RemoveTypeSchema makes any JSON object a payload of a type again. Error:
 // [ErrNoTypeSchema].
 func (c *Client) RemoveTypeSchema(ctx context.Context, typ string, a Actor) error {
+	if !validName(typ) {
+		return ErrNoTypeSchema
+	}
 	return c.changeSchema(ctx, "remove_schema", typ, nil, a)
 }
 
 // TypeSchema is a type's schema. Error: [ErrNoTypeSchema].
 func (c *Client) TypeSchema(ctx context.Context, typ string) (TypeSchema, error) {
+	if !validName(typ) {
+		return TypeSchema{}, ErrNoTypeSchema
+	}
 	row, err := c.q.GetTypeSchema(ctx, c.pool, typ)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return TypeSchema{}, ErrNoTypeSchema

@@ -135,8 +135,10 @@ func (m *hostileMaker) request(n int, method, route string) hostileRequest {
 	case fields != nil && way < 6:
 		m.spoilBody(&r, key, fields)
 	case way < 7 && strings.ContainsRune(route, ':'):
-		r.path, r.did = strings.NewReplacer(":id", pick(m, oddIDs), ":name", pick(m, oddIDs)).Replace(route), "an odd path"
-		r.want = []int{http.StatusNotFound}
+		r.path, r.did = strings.NewReplacer(":id", pick(m, oddIDs), ":name", pick(m, oddIDs), ":type", pick(m, oddIDs)).Replace(route), "an odd path"
+		if !strings.Contains(route, ":type") { // which may be of any name that has none of its limits broken
+			r.want = []int{http.StatusNotFound}
+		}
 	case way < 9:
 		m.spoilQuery(&r, key)
 	default:
