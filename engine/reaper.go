@@ -19,16 +19,21 @@ func (e *Engine) reapOnce(context.Context) error {
 	if e.troubled.calmFor() < e.cfg.HeartbeatInterval || e.slept() {
 		return nil
 	}
-	for more := true; more && e.leader.leading(); e.reapedAt = wallClock() {
+	for {
 		rows, err := e.reapStep()
 		if err != nil {
 			return err
 		}
-		if more = len(rows) > 0; more {
-			fault.Point("reap.after")
+		e.reapedAt = wallClock()
+		if len(rows) == 0 {
+			break
 		}
+		fault.Point("reap.after")
 		for i := range rows {
 			e.tellReaped(&rows[i])
+		}
+		if !e.leader.leading() {
+			return nil
 		}
 	}
 	ctx, cancel := e.dbContext()
