@@ -1304,6 +1304,7 @@ CREATE TABLE public.operator_action_head (
     hash bytea NOT NULL,
     removed_id bigint DEFAULT 0 NOT NULL,
     removed_hash bytea DEFAULT '\x'::bytea NOT NULL,
+    removed_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     CONSTRAINT operator_action_head_singleton_check CHECK (singleton)
 );
 
@@ -1870,4 +1871,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130190400'),
     ('20261130190500'),
     ('20261130200000'),
-    ('20261130210000');
+    ('20261130210000'),
+    ('20261130210100');

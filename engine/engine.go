@@ -24,6 +24,8 @@ type Retention struct {
 	Completed time.Duration // default 168 h
 	Cancelled time.Duration // default 168 h
 	Dead      time.Duration // default: for ever
+	// Audit is how long the trail of operators' acts is kept. Default 8,760 h.
+	Audit time.Duration
 }
 
 // Config is what an [Engine] needs. Pool and, unless MaintenanceOnly is set,
@@ -169,10 +171,11 @@ type Engine struct {
 	holder   holder
 	clock    clock
 	liveFrom int // of the flush, which one goroutine runs
-	// Of the reaper: when it last looked, by the wall clock.
 	// batches are how much of each backlog a call takes.
-	batches struct{ reap, promote, fold, hold, prune batchSize }
-
+	batches struct {
+		reap, promote, fold, hold, prune, dead, expire, unique, keys, refused, minutes, audit, live batchSize
+	}
+	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
 	// Of the expiry: the walk, and the one that goes after it.
 	expired, expiredAgain expiry
@@ -192,8 +195,10 @@ func New(c Config) (*Engine, error) {
 		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}},
 		stopHint: make(chan struct{}, 1)}
 	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
-	for size, most := range map[*batchSize]int32{&e.batches.reap: reapBatch, &e.batches.promote: promoteBatch, &e.batches.fold: foldBatch,
-		&e.batches.hold: holdBatch, &e.batches.prune: pruneBatch} {
+	b := &e.batches
+	for size, most := range map[*batchSize]int32{&b.reap: reapBatch, &b.promote: promoteBatch, &b.fold: foldBatch, &b.hold: holdBatch, &b.prune: pruneBatch,
+		&b.dead: pruneBatch, &b.expire: expireBatch, &b.unique: sweepBatch, &b.keys: pruneBatch, &b.refused: pruneBatch, &b.minutes: pruneBatch,
+		&b.audit: auditBatch, &b.live: pruneBatch} {
 		size.most = most
 	}
 	e.isolator, e.chain = newIsolator(e), c.Workers.around(callHandler)
@@ -269,6 +274,7 @@ func (c *Config) fill() error {
 	c.Queues = slices.Compact(slices.Sorted(slices.Values(c.Queues)))
 	or(&c.Retention.Completed, 168*time.Hour)
 	or(&c.Retention.Cancelled, 168*time.Hour)
+	or(&c.Retention.Audit, 8760*time.Hour)
 	if len(bad) > 0 {
 		return fmt.Errorf("new engine: %w", errors.Join(bad...))
 	}

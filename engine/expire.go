@@ -27,22 +27,18 @@ type expiry struct {
 // over what it has passed: a job that ran then may wait now, and one may have been
 // committed late. Without the second walk such a job waits for its next claim,
 // which for a type without a worker is never.
-func (e *Engine) expireWaiting(ctx context.Context) error {
-	for {
-		n, err := e.expireStep(ctx, &e.expired)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			break
-		}
+func (e *Engine) expireWaiting() error {
+	size := &e.batches.expire
+	if err := e.sweep(size, e.expireStep(&e.expired)); err != nil {
+		return err
 	}
 	for range againSteps {
-		n, err := e.expireStep(ctx, &e.expiredAgain)
+		most := size.size()
+		n, err := e.sweepCall(size, e.expireStep(&e.expiredAgain))
 		if err != nil {
 			return err
 		}
-		if n < expireBatch {
+		if n < int64(most) {
 			e.expiredAgain = expiry{}
 			break
 		}
@@ -51,26 +47,28 @@ func (e *Engine) expireWaiting(ctx context.Context) error {
 }
 
 // expireStep looks at the next jobs of a walk and answers how many there were.
-func (e *Engine) expireStep(ctx context.Context, w *expiry) (int, error) {
-	rows, err := e.q.ListExpired(ctx, e.hot, w.at, w.id, expireBatch)
-	if err != nil || len(rows) == 0 {
-		return 0, err
+func (e *Engine) expireStep(w *expiry) func(context.Context, int32) (int64, error) {
+	return func(ctx context.Context, most int32) (int64, error) {
+		rows, err := e.q.ListExpired(ctx, e.hot, w.at, w.id, most)
+		if err != nil || len(rows) == 0 {
+			return 0, err
+		}
+		ids := make([]uuid.UUID, len(rows))
+		for i, r := range rows {
+			ids[i] = r.ID
+		}
+		dead, err := e.q.ExpireWaiting(ctx, e.hot, e.cfg.DiscardDead, ids)
+		if err != nil {
+			return 0, err
+		}
+		fault.Point("retention.expired")
+		for _, d := range dead {
+			e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
+			e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,
+				"reason", string(ReasonExpired))
+		}
+		last := rows[len(rows)-1]
+		w.at, w.id = last.ExpiresAt, last.ID
+		return int64(len(rows)), nil
 	}
-	ids := make([]uuid.UUID, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-	}
-	dead, err := e.q.ExpireWaiting(ctx, e.hot, e.cfg.DiscardDead, ids)
-	if err != nil {
-		return 0, err
-	}
-	fault.Point("retention.expired")
-	for _, d := range dead {
-		e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
-		e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,
-			"reason", string(ReasonExpired))
-	}
-	last := rows[len(rows)-1]
-	w.at, w.id = last.ExpiresAt, last.ID
-	return len(rows), nil
 }

@@ -346,7 +346,7 @@ func (w *life) expire(lifeArgs) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", e.expireWaiting(w.ctx)
+	return "", e.expireWaiting()
 }
 
 func (w *life) prune(lifeArgs) (string, error) {

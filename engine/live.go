@@ -152,11 +152,6 @@ func (e *Engine) refuseLive(ctx context.Context, refused []ended) error {
 }
 
 // sweepLive removes what nobody took over.
-func (e *Engine) sweepLive(ctx context.Context) error {
-	_, err := e.q.SweepLive(ctx, e.hot, liveKept.Seconds(), pruneBatch)
-	return err
-}
-
 // queueLive removes the live rows of runs that end, with their end.
 func queueLive(b *pgx.Batch, batch []ended) {
 	var tokens []int64

@@ -77,7 +77,7 @@ func TestI7UpkeepWithoutAPauseUnderLoad(t *testing.T) {
 		loop("fold", bounded(e.foldOnce))
 		loop("prune", bounded(func(ctx context.Context) error {
 			_, err := e.q.PruneStep(ctx, e.hot, uuid.Nil, 500, 0.1, 0.1)
-			return errors.Join(e.pruneDead(ctx), e.pruneRest(ctx), err)
+			return errors.Join(e.pruneDead(), e.pruneRest(), err)
 		}))
 		loop("park", bounded(func(ctx context.Context) error {
 			queues, priorities, err := e.allLanes(ctx)

@@ -14,6 +14,7 @@ import (
 const (
 	pruneEvery   = 10 * time.Second
 	pruneBatch   = 5000
+	auditBatch   = 500 // its head is locked meanwhile: no act is committed
 	refusedKept  = 30 * 24 * time.Hour
 	minutesKept  = 90 * 24 * time.Hour
 	workersKept  = 24 * time.Hour
@@ -32,55 +33,103 @@ func keep(d time.Duration) float64 {
 
 // pruneOnce removes what is past its time, in small steps, and buries what
 // expired before it could run.
-func (e *Engine) pruneOnce(ctx context.Context) error {
-	err := errors.Join(e.expireWaiting(ctx), e.sweepUniqueKeys(ctx), e.pruneDead(ctx), e.pruneRest(ctx), e.pruneJobs(ctx))
+func (e *Engine) pruneOnce(context.Context) error {
+	err := errors.Join(e.expireWaiting(), e.sweepUniqueKeys(), e.pruneDead(), e.pruneRest(), e.pruneJobs())
 	e.obs.TaskDone("retention", err)
 	return err
 }
 
-func (e *Engine) pruneDead(ctx context.Context) error {
+// sweep repeats a call until it finds less than it asked for, or until a tenth of
+// the time between two passes is used. Each call has a time of its own.
+func (e *Engine) sweep(size *batchSize, call func(ctx context.Context, most int32) (int64, error)) error {
+	for began := time.Now(); ; {
+		most := size.size()
+		n, err := e.sweepCall(size, call)
+		if err != nil || n < int64(most) || time.Since(began) > pruneEvery/10 || !e.leader.leading() {
+			return err
+		}
+	}
+}
+
+func (e *Engine) sweepCall(size *batchSize, call func(ctx context.Context, most int32) (int64, error)) (int64, error) {
+	ctx, cancel := e.dbContext()
+	defer cancel()
+	n, err := call(ctx, size.size())
+	size.after(err)
+	return n, err
+}
+
+func (e *Engine) pruneDead() error {
 	dead := -1.0
 	if e.cfg.Retention.Dead > 0 {
 		dead = e.cfg.Retention.Dead.Seconds()
 	}
-	_, err := e.q.PruneDead(ctx, e.hot, RestoreWindow.Seconds(), dead, pruneBatch)
-	return err
+	return e.sweep(&e.batches.dead, func(ctx context.Context, most int32) (int64, error) {
+		gone, err := e.q.PruneDead(ctx, e.hot, RestoreWindow.Seconds(), dead, most)
+		return int64(len(gone)), err
+	})
 }
 
-func (e *Engine) pruneRest(ctx context.Context) error {
-	_, keys := e.q.PruneKeys(ctx, e.hot, pruneBatch)
-	_, refused := e.q.PruneRefusedWrites(ctx, e.hot, refusedKept.Seconds(), pruneBatch)
-	_, minutes := e.q.PruneMinutes(ctx, e.hot, minutesKept.Seconds())
-	_, workers := e.q.ForgetWorkers(ctx, e.hot, workersKept.Seconds())
-	return errors.Join(keys, refused, minutes, workers, e.sweepLive(ctx))
+func (e *Engine) pruneRest() error {
+	b := &e.batches
+	return errors.Join(
+		e.sweep(&b.keys, func(ctx context.Context, most int32) (int64, error) { return e.q.PruneKeys(ctx, e.hot, most) }),
+		e.sweep(&b.refused, func(ctx context.Context, most int32) (int64, error) {
+			return e.q.PruneRefusedWrites(ctx, e.hot, refusedKept.Seconds(), most)
+		}),
+		e.sweep(&b.minutes, func(ctx context.Context, most int32) (int64, error) {
+			return e.q.PruneMinutes(ctx, e.hot, minutesKept.Seconds(), most)
+		}),
+		e.sweep(&b.audit, func(ctx context.Context, most int32) (int64, error) {
+			n, err := e.q.PruneAudit(ctx, e.hot, most, keep(e.cfg.Retention.Audit))
+			return int64(n), err
+		}),
+		e.sweep(&b.live, func(ctx context.Context, most int32) (int64, error) {
+			return e.q.SweepLive(ctx, e.hot, liveKept.Seconds(), most)
+		}),
+		e.forgetWorkers())
+}
+
+func (e *Engine) forgetWorkers() error {
+	ctx, cancel := e.dbContext()
+	defer cancel()
+	_, err := e.q.ForgetWorkers(ctx, e.hot, workersKept.Seconds())
+	return err
 }
 
 // pruneJobs walks jobs in id order, which is the order of their making, and
 // keeps its place in the database. Unfinished and dead jobs are passed over;
-// once a day the walk begins anew and comes back for them. It uses at most a
-// tenth of the time between two passes.
-func (e *Engine) pruneJobs(ctx context.Context) error {
+// once a day the walk begins anew and comes back for them.
+func (e *Engine) pruneJobs() error {
 	const task = "retention"
+	ctx, cancel := e.dbContext()
+	defer cancel()
 	after, err := e.cursor(ctx, task)
 	if err != nil {
 		return err
 	}
-	cutoff := time.Now().Add(-min(keptFor(e.cfg.Retention.Completed), keptFor(e.cfg.Retention.Cancelled)))
-	for began := time.Now(); time.Since(began) < pruneEvery/10 && ctx.Err() == nil; {
-		step, err := e.q.PruneStep(ctx, e.hot, after, e.batches.prune.size(), keep(e.cfg.Retention.Completed), keep(e.cfg.Retention.Cancelled))
-		e.batches.prune.after(err)
+	r := e.cfg.Retention
+	cutoff := time.Now().Add(-min(keptFor(r.Completed), keptFor(r.Cancelled)))
+	err = e.sweep(&e.batches.prune, func(ctx context.Context, most int32) (int64, error) {
+		step, err := e.q.PruneStep(ctx, e.hot, after, most, keep(r.Completed), keep(r.Cancelled))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if step.Pruned > 0 {
 			fault.Point("retention.pruned")
 			e.log.Info("finished jobs removed", "worker_id", e.workerID, "jobs", step.Pruned)
 		}
 		if step.LastID == uuid.Nil || madeAt(step.LastID).After(cutoff) {
-			break // younger jobs only: from here on nothing is past its time
+			return 0, nil // younger jobs only: from here on nothing is past its time
 		}
 		after = step.LastID
+		return int64(step.Seen), nil
+	})
+	if err != nil {
+		return err
 	}
+	ctx, cancel = e.dbContext()
+	defer cancel()
 	return e.q.SetCursor(ctx, e.hot, task, &after)
 }
 

@@ -90,3 +90,58 @@ func TestRetentionGoesOnWhereItStopped(t *testing.T) {
 		t.Error("the next day's walk did not come back for what had not ended")
 	}
 }
+
+// TestTheTrailLosesItsOldestActsOnly: what remains is a chain from where the head says, and a job whose act is gone by
+// right breaks no rule (the rules are asked when the test ends).
+func TestTheTrailLosesItsOldestActsOnly(t *testing.T) {
+	t.Parallel()
+	w := newLife(t)
+	for _, verb := range [][]string{{"enqueue", "j1", "j2"}, {"cancel", "j1"}} {
+		if _, err := lifeVerbs[verb[0]](w, parseLife(verb[1:])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := w.worker("leader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acts := func(n int) {
+		t.Helper()
+		if _, err := w.pool.Exec(w.ctx, `SELECT record_operator_action('ann', 'api', 'test', 'queue', 'mail', NULL, NULL, NULL, 1, NULL, NULL)
+			FROM generate_series(1, $1)`, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func() (left int, first, removed, last int64) {
+		t.Helper()
+		if err := w.pool.QueryRow(w.ctx, `SELECT (SELECT count(*) FROM operator_actions), (SELECT min(id) FROM operator_actions), removed_id, id
+			FROM operator_action_head`).Scan(&left, &first, &removed, &last); err != nil {
+			t.Fatal(err)
+		}
+		return left, first, removed, last
+	}
+	acts(2 * auditBatch)
+	before, _, _, _ := state()
+	e.cfg.Retention.Audit = time.Hour
+	if err := e.pruneRest(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _, removed, _ := state(); left != before || removed != 0 {
+		t.Fatalf("young acts: %d of %d left, %d removed", left, before, removed)
+	}
+	time.Sleep(300 * time.Millisecond)
+	acts(3)
+	e.cfg.Retention.Audit = 300 * time.Millisecond
+	for range 3 { // who does not lead takes one step in a pass
+		if err := e.pruneRest(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, first, removed, last := state()
+	if left != 3 || first != removed+1 || last != removed+3 {
+		t.Errorf("%d acts left from %d, %d removed, the last is %d", left, first, removed, last)
+	}
+	if _, err := lifeVerbs["cancel"](w, parseLife([]string{"j2"})); err != nil {
+		t.Errorf("an act after the removal: %v", err)
+	}
+}

@@ -244,17 +244,16 @@ func (c *Client) takeKeyAgain(ctx context.Context, tx pgx.Tx, id ID) error {
 const sweepBatch = 1000
 
 // sweepUniqueKeys removes keys that no job holds any more, in a walk that goes
-// on where the last pass ended and uses at most a tenth of the time.
-func (e *Engine) sweepUniqueKeys(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < pruneEvery/10 && ctx.Err() == nil; {
-		step, err := e.q.SweepUniqueKeys(ctx, e.hot, append([]byte{}, e.sweptKey...), sweepBatch)
+// on where the last pass ended.
+func (e *Engine) sweepUniqueKeys() error {
+	return e.sweep(&e.batches.unique, func(ctx context.Context, most int32) (int64, error) {
+		step, err := e.q.SweepUniqueKeys(ctx, e.hot, append([]byte{}, e.sweptKey...), most)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if e.sweptKey = step.LastKey; step.Seen < sweepBatch {
+		if e.sweptKey = step.LastKey; step.Seen < most {
 			e.sweptKey = nil
-			return nil
 		}
-	}
-	return nil
+		return int64(step.Seen), nil
+	})
 }

@@ -48,7 +48,23 @@ DELETE FROM refused_writes AS w WHERE w.ctid = ANY(ARRAY(
   ORDER BY y.at LIMIT @max_rows::int FOR UPDATE SKIP LOCKED));
 
 -- name: PruneMinutes :execrows
-DELETE FROM job_stats_minutes AS m WHERE m.minute < now() - make_interval(secs => @keep_seconds::float8);
+DELETE FROM job_stats_minutes AS m WHERE m.ctid = ANY(ARRAY(
+  SELECT y.ctid FROM job_stats_minutes AS y WHERE y.minute < now() - make_interval(secs => @keep_seconds::float8)
+  ORDER BY y.minute LIMIT @max_rows::int FOR UPDATE SKIP LOCKED));
+
+-- name: PruneAudit :one
+-- The oldest acts, without a gap; the head keeps where the chain begins now. An act's instant is its transaction's, so that a
+-- younger one may stand before an older: the first that is young enough ends the step.
+WITH page AS (SELECT a.id, a.at FROM operator_actions AS a ORDER BY a.id LIMIT @max_rows::int),
+young AS (SELECT min(p.id) AS id FROM page AS p WHERE p.at >= now() - make_interval(secs => @keep_seconds::float8)),
+gone AS (
+  DELETE FROM operator_actions AS a USING young
+  WHERE a.id = ANY(ARRAY(SELECT p.id FROM page AS p)) AND a.id < coalesce(young.id, a.id + 1)
+  RETURNING a.id, a.hash, a.at),
+head AS (
+  UPDATE operator_action_head AS h SET removed_id = g.id, removed_hash = g.hash, removed_until = greatest(h.removed_until, g.until)
+  FROM (SELECT g.id, g.hash, (SELECT max(g.at) FROM gone AS g) AS until FROM gone AS g ORDER BY g.id DESC LIMIT 1) AS g)
+SELECT count(*)::int FROM gone;
 
 -- name: GetCursor :one
 SELECT t.resume_after FROM maintenance_tasks AS t WHERE t.task = @task;

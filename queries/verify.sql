@@ -49,6 +49,7 @@ named AS (
     UNION ALL SELECT 'never_before_its_time', format('claimed at %s, scheduled for %s', bad.claimed_at, bad.scheduled_at)
       WHERE bad.faults & 128 <> 0 AND NOT EXISTS (
         SELECT 1 FROM operator_actions AS a WHERE a.target_kind = 'job' AND a.target = bad.job_id::text AND a.action NOT IN ('cancel', 'replay', 'discard', 'restore', 'stop'))
+        AND NOT EXISTS (SELECT 1 FROM operator_action_head AS h WHERE h.removed_until >= bad.claimed_at)
     UNION ALL SELECT 'run_instants_in_order', format('claimed %s, started %s, finished %s', bad.claimed_at, bad.started_at, bad.finished_at)
       WHERE bad.faults & 256 <> 0
     UNION ALL SELECT 'tokens_rise', format('the newest token given out is %s', @last_token::bigint) WHERE bad.faults & 512 <> 0
@@ -173,8 +174,10 @@ FROM bad ORDER BY bad.id DESC LIMIT @most::int;
 
 -- name: VerifyActs :many
 -- What only an operator does has its row in the trail, or that of the operation which acted on it. Another act on many is
--- one row, whose target is not a job: with one of them in the trail a job's own row is not asked for.
-WITH bulk AS (
+-- one row, whose target is not a job: with one of them in the trail a job's own row is not asked for. What was done before
+-- retention's last removed act may have lost its row by right.
+WITH head AS MATERIALIZED (SELECT coalesce(max(h.removed_until), '-infinity') AS until FROM operator_action_head AS h),
+bulk AS (
   SELECT DISTINCT a.action FROM operator_actions AS a WHERE a.target_kind <> 'job' AND a.action IN ('replay', 'cancel', 'stop', 'discard')),
 act AS MATERIALIZED (
   SELECT x.target, x.action, count(*) AS n FROM (
@@ -187,17 +190,17 @@ act AS MATERIALIZED (
 bad AS (
   SELECT j.id::text AS subject, NULL::bigint AS token,
     format('replayed %s times, %s of them are in the trail', j.replays, coalesce(act.n, 0)) AS detail
-  FROM jobs AS j LEFT JOIN act ON act.target = j.id::text AND act.action = 'replay'
-  WHERE j.replays > coalesce(act.n, 0) AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'replay')
+  FROM jobs AS j CROSS JOIN head LEFT JOIN act ON act.target = j.id::text AND act.action = 'replay'
+  WHERE j.replays > coalesce(act.n, 0) AND j.created_at > head.until AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'replay')
   UNION ALL
   SELECT e.job_id::text, e.fencing_token, format('cancelled at %s, by nobody in the trail', e.finished_at)
-  FROM job_executions AS e
-  WHERE e.outcome = 5 AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = e.job_id::text AND act.action IN ('cancel', 'stop', 'revoke'))
+  FROM job_executions AS e CROSS JOIN head
+  WHERE e.outcome = 5 AND e.finished_at > head.until AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = e.job_id::text AND act.action IN ('cancel', 'stop', 'revoke'))
     AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action IN ('cancel', 'stop'))
   UNION ALL
   SELECT d.job_id::text, d.fencing_token, format('discarded at %s, by nobody in the trail', d.discarded_at)
-  FROM dead_letter_jobs AS d
-  WHERE d.discarded_at <> d.died_at AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = d.job_id::text AND act.action = 'discard')
+  FROM dead_letter_jobs AS d CROSS JOIN head
+  WHERE d.discarded_at <> d.died_at AND d.discarded_at > head.until AND NOT EXISTS (SELECT 1 FROM act WHERE act.target = d.job_id::text AND act.action = 'discard')
     AND NOT EXISTS (SELECT 1 FROM bulk WHERE bulk.action = 'discard'))
 SELECT 'acts_are_recorded'::text AS rule, bad.subject::text AS subject, coalesce(bad.token, 0)::bigint AS token, bad.detail::text AS detail
 FROM bad ORDER BY bad.subject DESC LIMIT @most::int;

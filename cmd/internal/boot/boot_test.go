@@ -32,13 +32,13 @@ func TestSettingsReachTheEngine(t *testing.T) {
 		"WORKER_PREFETCH": "0", "JOB_TIMEOUT": "7s", "POLL_INTERVAL": "2s", "REAPER_INTERVAL": "6s", "CRASH_LIMIT": "2", "SUSPECT_MEMORY_MB": "256",
 		"RETRY_BASE_BACKOFF": "2s", "RETRY_MAX_BACKOFF": "9s", "RETRY_STRATEGY": "exponential", "RETRY_MAX_ATTEMPTS": "8", "DLQ_ENABLED": "false",
 		"RETENTION_COMPLETED": "never", "RETENTION_CANCELLED": "24h", "RETENTION_DEAD": "720h", "PAYLOAD_MAX_BYTES": "1000",
-		"IDEMPOTENCY_TTL": "2h", "DB_TIMEOUT": "3s", "STOP_GRACE": "8s",
+		"RETENTION_AUDIT": "2160h", "IDEMPOTENCY_TTL": "2h", "DB_TIMEOUT": "3s", "STOP_GRACE": "8s",
 	}))
 	want := engine.Config{
 		Concurrency: 3, LeaseDuration: 40 * time.Second, HeartbeatInterval: 4 * time.Second, Queues: []string{"mail", "billing"},
 		NoPrefetch: true, JobTimeout: 7 * time.Second, PollInterval: 2 * time.Second, ReaperInterval: 6 * time.Second, CrashLimit: 2, SuspectMemoryBytes: 256 << 20,
 		Retry: engine.Exponential{Base: 2 * time.Second, Max: 9 * time.Second}, MaxAttempts: 8, DiscardDead: true,
-		Retention:       engine.Retention{Completed: -1, Cancelled: 24 * time.Hour, Dead: 720 * time.Hour},
+		Retention:       engine.Retention{Completed: -1, Cancelled: 24 * time.Hour, Dead: 720 * time.Hour, Audit: 2160 * time.Hour},
 		PayloadMaxBytes: 1000, KeyTTL: 2 * time.Hour, DBTimeout: 3 * time.Second, StopGrace: 8 * time.Second,
 	}
 	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b *slog.Logger) bool { return a == b })); d != "" {

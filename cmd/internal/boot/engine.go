@@ -81,7 +81,7 @@ func engineConfig(cfg *config.Config) engine.Config {
 		StopGrace:          w.StopGrace,
 		Prefetch:           w.Prefetch, NoPrefetch: w.Prefetch == 0, DiscardDead: !cfg.Retry.DLQEnabled, DBTimeout: cfg.DB.Timeout,
 		Retention: engine.Retention{Completed: forever(cfg.Retention.Completed), Cancelled: forever(cfg.Retention.Cancelled),
-			Dead: forever(cfg.Retention.Dead)},
+			Dead: forever(cfg.Retention.Dead), Audit: forever(cfg.Retention.Audit)},
 		PayloadMaxBytes: cfg.API.PayloadMaxBytes, MaxAttempts: cfg.Retry.MaxAttempts, KeyTTL: cfg.API.IdempotencyTTL,
 	}
 	c.Retry = engine.FullJitter{Base: cfg.Retry.BaseBackoff, Max: cfg.Retry.MaxBackoff}

@@ -335,11 +335,12 @@ type OperatorAction struct {
 }
 
 type OperatorActionHead struct {
-	Singleton   bool
-	ID          int64
-	Hash        []byte
-	RemovedID   int64
-	RemovedHash []byte
+	Singleton    bool
+	ID           int64
+	Hash         []byte
+	RemovedID    int64
+	RemovedHash  []byte
+	RemovedUntil time.Time
 }
 
 type Queue struct {

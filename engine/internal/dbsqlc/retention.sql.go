@@ -100,6 +100,28 @@ func (q *Queries) ListExpired(ctx context.Context, db DBTX, afterAt time.Time, a
 	return items, nil
 }
 
+const PruneAudit = `-- name: PruneAudit :one
+WITH page AS (SELECT a.id, a.at FROM operator_actions AS a ORDER BY a.id LIMIT $1::int),
+young AS (SELECT min(p.id) AS id FROM page AS p WHERE p.at >= now() - make_interval(secs => $2::float8)),
+gone AS (
+  DELETE FROM operator_actions AS a USING young
+  WHERE a.id = ANY(ARRAY(SELECT p.id FROM page AS p)) AND a.id < coalesce(young.id, a.id + 1)
+  RETURNING a.id, a.hash, a.at),
+head AS (
+  UPDATE operator_action_head AS h SET removed_id = g.id, removed_hash = g.hash, removed_until = greatest(h.removed_until, g.until)
+  FROM (SELECT g.id, g.hash, (SELECT max(g.at) FROM gone AS g) AS until FROM gone AS g ORDER BY g.id DESC LIMIT 1) AS g)
+SELECT count(*)::int FROM gone
+`
+
+// The oldest acts, without a gap; the head keeps where the chain begins now. An act's instant is its transaction's, so that a
+// younger one may stand before an older: the first that is young enough ends the step.
+func (q *Queries) PruneAudit(ctx context.Context, db DBTX, maxRows int32, keepSeconds float64) (int32, error) {
+	row := db.QueryRow(ctx, PruneAudit, maxRows, keepSeconds)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const PruneDead = `-- name: PruneDead :many
 WITH d AS (
   DELETE FROM dead_letter_jobs AS x WHERE x.ctid = ANY(ARRAY(
@@ -152,11 +174,13 @@ func (q *Queries) PruneKeys(ctx context.Context, db DBTX, maxRows int32) (int64,
 }
 
 const PruneMinutes = `-- name: PruneMinutes :execrows
-DELETE FROM job_stats_minutes AS m WHERE m.minute < now() - make_interval(secs => $1::float8)
+DELETE FROM job_stats_minutes AS m WHERE m.ctid = ANY(ARRAY(
+  SELECT y.ctid FROM job_stats_minutes AS y WHERE y.minute < now() - make_interval(secs => $1::float8)
+  ORDER BY y.minute LIMIT $2::int FOR UPDATE SKIP LOCKED))
 `
 
-func (q *Queries) PruneMinutes(ctx context.Context, db DBTX, keepSeconds float64) (int64, error) {
-	result, err := db.Exec(ctx, PruneMinutes, keepSeconds)
+func (q *Queries) PruneMinutes(ctx context.Context, db DBTX, keepSeconds float64, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, PruneMinutes, keepSeconds, maxRows)
 	if err != nil {
 		return 0, err
 	}
