@@ -174,7 +174,7 @@ func goThrough(b *broken, kind outage) {
 	time.Sleep(time.Until(began.Add(6 * time.Second)))
 	lasted := time.Since(began)
 	for p, from := range said {
-		p.quietLog(from, lasted)
+		p.quietLog(from, lasted, kind.writes)
 	}
 	kind.repair(b)
 	b.recovers(tg, running, answers)
@@ -325,13 +325,17 @@ func (b *broken) leavesNothing(before map[string]int, worker string) {
 	}
 }
 
-// quietLog holds a program to one line a second and component since an offset.
-func (p *program) quietLog(from int, lasted time.Duration) {
+// quietLog holds a program to one line a second and component since an offset. Where
+// work goes on, what became of a job has its lines.
+func (p *program) quietLog(from int, lasted time.Duration, works bool) {
 	p.t.Helper()
 	perComponent := map[string]int{}
 	for line := range strings.Lines(p.log.String()[from:]) {
-		var l struct{ Msg, Component, Check string }
-		if json.Unmarshal([]byte(line), &l) == nil && l.Msg != "request" { // one line for each request is its own limit
+		var l struct {
+			Msg, Component, Check string
+			Job                   string `json:"job_id"`
+		}
+		if json.Unmarshal([]byte(line), &l) == nil && l.Msg != "request" && !(works && l.Job != "") { // one line for each request is its own limit
 			perComponent[l.Msg+" "+l.Component+l.Check]++
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,11 +14,11 @@ import (
 // batchSize is how much of a backlog one call takes. A call that was not done in
 // its time is tried with a quarter, down to one, so that a database that is slow,
 // or rows that are large, cannot hold up the upkeep for ever; each that was done
-// doubles it again, up to most, where it begins.
+// doubles it again, up to most, where it begins unless first says otherwise.
 type batchSize struct {
-	most int32
-	now  atomic.Int32 // 0: most
-	late atomic.Int32 // calls in a row that were not done in their time
+	first, most int32
+	now         atomic.Int32 // 0: first, or most
+	late        atomic.Int32 // calls in a row that were not done in their time
 }
 
 // mostPatience is how many times its time a call may take, at most.
@@ -34,7 +35,7 @@ func (b *batchSize) size() int32 {
 	if n := b.now.Load(); n > 0 {
 		return n
 	}
-	return b.most
+	return cmp.Or(b.first, b.most)
 }
 
 // after learns from a call.

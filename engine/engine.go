@@ -194,13 +194,14 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{cfg: c, log: c.Log, obs: c.Observer, q: dbsqlc.New(), client: client, types: c.Workers.Types(), buffer: newBuffer(),
 		leases: leases{held: map[int64]*lease{}}, running: make([]atomic.Pointer[run], c.Concurrency), holder: holder{since: map[string]time.Time{}},
 		stopHint: make(chan struct{}, 1)}
-	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), &leader{e: e}
+	e.claimer, e.finisher, e.promoter, e.leader = newClaimer(e), newFinisher(e), newPromoter(e), newLeader(e)
 	b := &e.batches
 	for size, most := range map[*batchSize]int32{&b.reap: reapBatch, &b.promote: promoteBatch, &b.fold: foldBatch, &b.hold: holdBatch, &b.prune: pruneBatch,
 		&b.dead: pruneBatch, &b.expire: expireBatch, &b.unique: sweepBatch, &b.keys: pruneBatch, &b.refused: pruneBatch, &b.minutes: pruneBatch,
 		&b.audit: auditBatch, &b.live: pruneBatch} {
 		size.most = most
 	}
+	b.reap.first = firstReapBatch
 	e.isolator, e.chain = newIsolator(e), c.Workers.around(callHandler)
 	client.wake = e.claimer.wake
 	e.runs, e.endRuns = context.WithCancelCause(context.Background())
@@ -334,7 +335,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.spawn(e.leader.run)
 	e.spawn(e.promoter.run)
 	e.spawn(e.listen)
-	e.every(e.cfg.ReaperInterval, "reaper", e.whileLeading(e.reapOnce))
+	e.everyOr(e.leader.taken, e.cfg.ReaperInterval, "reaper", e.whileLeading(e.reapOnce))
 	e.every(foldEvery, "stats", e.whileLeading(e.foldOnce))
 	e.every(holdEvery, "hold", e.whileLeading(e.holdOnce))
 	e.every(pruneEvery, "retention", e.whileLeading(e.pruneOnce))

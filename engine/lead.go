@@ -16,8 +16,11 @@ const leaderRole = "maintenance"
 
 type leader struct {
 	e     *Engine
-	until atomic.Int64 // this process's clock, in Unix nanoseconds
+	until atomic.Int64  // this process's clock, in Unix nanoseconds
+	taken chan struct{} // wakes the reaper, which the leader before may have left long ago
 }
+
+func newLeader(e *Engine) *leader { return &leader{e: e, taken: make(chan struct{}, 1)} }
 
 // term is how long leadership lasts without renewal: never longer than a lease,
 // so that a successor is in place before a dead leader's own jobs are due.
@@ -55,11 +58,18 @@ func (l *leader) campaign() error {
 		l.until.Store(0)
 		return nil
 	}
-	if !l.leading() {
+	first := !l.leading()
+	if first {
 		fault.Point("lead.taken")
 		l.e.log.Info("leadership taken", "worker_id", l.e.workerID)
 	}
 	l.until.Store(asked.Add(l.term()).UnixNano())
+	if first {
+		select {
+		case l.taken <- struct{}{}:
+		default:
+		}
+	}
 	l.e.promoter.wake()
 	return nil
 }

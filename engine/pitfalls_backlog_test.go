@@ -80,3 +80,24 @@ func TestALargeLeaseIsTakenBackHoweverSlowTheDatabase(t *testing.T) {
 		return one[int](t, pool, "SELECT count(*) FROM job_ready") == jobs
 	})
 }
+
+// TestANewLeaderLooksForLostJobsAtOnce: who leads now does not know when the leader before looked last. Here another process
+// leads for a while in which leases run out.
+func TestANewLeaderLooksForLostJobsAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	c := hasty(nil)
+	c.MaintenanceOnly, c.ReaperInterval = true, time.Minute
+	start(t, pool, c)
+	within(t, 10*time.Second, "it leads", func() bool {
+		return one[bool](t, pool, "SELECT EXISTS (SELECT FROM leaders WHERE expires_at > now())")
+	})
+	time.Sleep(2 * c.HeartbeatInterval) // whoever has just started lets the living renew their leases first
+	if _, err := pool.Exec(t.Context(), "UPDATE leaders SET worker_id = -1, expires_at = now() + interval '1 s'"); err != nil {
+		t.Fatal(err)
+	}
+	loseMany(t, pool, 1, 10)
+	within(t, 10*time.Second, "the lost jobs stand in line again", func() bool {
+		return one[int](t, pool, "SELECT count(*) FROM job_ready") == 10
+	})
+}

@@ -11,7 +11,12 @@ import (
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
-const reapBatch = 500 // jobs, and what more the last lease has
+const (
+	reapBatch = 500 // jobs, and what more the last lease has
+	// firstReapBatch is what a new leader begins with. What it has taken back stays so
+	// if it does not live long either.
+	firstReapBatch = 50
+)
 
 // reapOnce takes back the jobs of expired leases. After an outage it gives the
 // living one heartbeat's time to renew theirs first.

@@ -100,6 +100,11 @@ func (e *Engine) spawn(loop func(context.Context)) {
 // every runs a pass at once, then one each interval until the engine ends. A
 // pass keeps nothing from the one before. After an error it comes back sooner.
 func (e *Engine) every(interval time.Duration, name string, pass func(context.Context) error) {
+	e.everyOr(nil, interval, name, pass)
+}
+
+// everyOr makes a pass at once when now says so, too.
+func (e *Engine) everyOr(now <-chan struct{}, interval time.Duration, name string, pass func(context.Context) error) {
 	e.spawn(func(ctx context.Context) {
 		failures := 0
 		for ctx.Err() == nil {
@@ -114,16 +119,19 @@ func (e *Engine) every(interval time.Duration, name string, pass func(context.Co
 			} else {
 				failures = 0
 			}
-			e.sleep(ctx, wait)
+			e.sleepOr(ctx, now, wait)
 		}
 	})
 }
 
-func (e *Engine) sleep(ctx context.Context, d time.Duration) {
+func (e *Engine) sleep(ctx context.Context, d time.Duration) { e.sleepOr(ctx, nil, d) }
+
+func (e *Engine) sleepOr(ctx context.Context, woken <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+	case <-woken:
 	case <-t.C:
 	}
 }
