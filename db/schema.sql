@@ -582,6 +582,46 @@ CREATE FUNCTION public.sign_in_wait(failures integer) RETURNS interval
 $$;
 
 --
+-- Name: take_act_key(text, bytea, text, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.take_act_key(key text, hash bytea, act_subject text, key_ttl_seconds double precision) RETURNS TABLE(outcome text, subject text)
+    LANGUAGE plpgsql
+    SET lock_timeout TO '2s'
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  first idempotency_keys;
+BEGIN
+  LOOP
+    BEGIN
+      INSERT INTO idempotency_keys AS k (scope, key, request_hash, response, expires_at)
+      VALUES ('act', key, hash, to_jsonb(act_subject), now() + make_interval(secs => key_ttl_seconds))
+      ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+        SET request_hash = excluded.request_hash, response = excluded.response, created_at = now(), expires_at = excluded.expires_at
+        WHERE k.expires_at <= now();
+      IF FOUND THEN
+        outcome := 'taken';
+        subject := act_subject;
+        RETURN NEXT;
+        RETURN;
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      outcome := 'in_flight';
+      RETURN NEXT;
+      RETURN;
+    END;
+    SELECT k.* INTO first FROM idempotency_keys AS k WHERE k.scope = 'act' AND k.key = key;
+    CONTINUE WHEN NOT FOUND;
+    outcome := CASE WHEN first.request_hash = hash THEN 'duplicate' ELSE 'conflict' END;
+    subject := first.response #>> '{}';
+    RETURN NEXT;
+    RETURN;
+  END LOOP;
+END $$;
+
+--
 -- Name: take_batch_key(text, jsonb, uuid, double precision); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1872,4 +1912,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130190500'),
     ('20261130200000'),
     ('20261130210000'),
-    ('20261130210100');
+    ('20261130210100'),
+    ('20261130210200');

@@ -26,6 +26,10 @@ type Actor struct {
 	// since, nothing is done and the error is a *[StateError] with Changed set.
 	// 0 acts on the job as it stands.
 	Version int
+	// Key makes the act happen once: a second call with it does nothing and is a
+	// *[RepeatedError], or a *[KeyReusedError] if it says something else, until the
+	// client's KeyTTL has passed. 1 to 255 characters; "" is no key.
+	Key string
 }
 
 // RestoreWindow is how long a discarded dead letter can be restored.
@@ -152,25 +156,29 @@ func (c *Client) actRecording(ctx context.Context, name string, id ID, a Actor, 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
-		moved := false
 		err := c.commit(ctx, func(tx pgx.Tx) error {
-			var ch change
-			var err error
-			if moved, ch, err = move(tx); err != nil || !moved {
+			if err := c.once(ctx, tx, a, name, id, id); err != nil {
 				return err
+			}
+			moved, ch, err := move(tx)
+			if err != nil {
+				return err
+			}
+			if !moved {
+				return errNotMoved // and its key is given back
 			}
 			if n, err := c.q.TouchJob(ctx, tx, id, int32(a.Version)); err != nil || n == 0 {
 				return cmp.Or(err, errStale)
 			}
 			return c.record(ctx, tx, name, id, ch, a)
 		})
-		if errors.Is(err, errStale) {
+		switch {
+		case errors.Is(err, errStale):
 			return c.stale(ctx, name, id)
-		}
-		if err != nil {
+		case errors.Is(err, errNotMoved):
+		case err != nil:
 			return fmt.Errorf("%s job %s: %w", name, id, err)
-		}
-		if moved {
+		default:
 			c.log.LogAttrs(ctx, slog.LevelInfo, LogOperatorAction, slog.String("actor", a.Name), slog.String("reason", a.Reason),
 				slog.String("action", name), slog.String("target", id.String()))
 			return nil
@@ -194,7 +202,10 @@ func (c *Client) actRecording(ctx context.Context, name string, id ID, a Actor, 
 	}
 }
 
-var errStale = errors.New("the job has changed")
+var (
+	errStale    = errors.New("the job has changed")
+	errNotMoved = errors.New("the job is not where the act looks for it")
+)
 
 // stale is the answer to an act on a job that is no longer what the actor saw.
 func (c *Client) stale(ctx context.Context, name string, id ID) error {

@@ -25,7 +25,7 @@ var (
 	// ErrJobNotFound: no job has this id, or retention removed it.
 	ErrJobNotFound = errors.New("job not found")
 	// ErrKeyInFlight: another call holds the idempotency key and has not
-	// committed within 2 s. Nothing was enqueued; try again.
+	// committed within 2 s. Nothing was enqueued or done; try again.
 	ErrKeyInFlight = errors.New("idempotency key is in use by an unfinished call")
 	// ErrResultTooLarge: the result is larger than [MaxResultBytes].
 	ErrResultTooLarge = errors.New("result too large")
@@ -34,13 +34,18 @@ var (
 )
 
 // KeyReusedError says that an idempotency key was used before, with other
-// content. Nothing was enqueued.
+// content. Nothing was enqueued or done. Holder is the job that was made under it,
+// or what an act was done to.
 type KeyReusedError struct {
 	Key    string
 	Holder ID
+	Act    bool // an operator's act, not an enqueue
 }
 
 func (e *KeyReusedError) Error() string {
+	if e.Act {
+		return fmt.Sprintf("idempotency key %q was used before for another act, on %s", e.Key, e.Holder)
+	}
 	return fmt.Sprintf("idempotency key %q was used before with other content, by job %s", e.Key, e.Holder)
 }
 

@@ -204,12 +204,16 @@ func (c *Client) PreviewOperation(ctx context.Context, s OperationSpec) (Operati
 		return OperationPreview{}, err
 	}
 	var p OperationPreview
+	id, err := uuid.NewV7()
+	if err != nil {
+		return p, err
+	}
 	tx, err := c.pool.Begin(ctx)
 	if err != nil {
 		return p, fmt.Errorf("preview %s: %w", s.Action, err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // the set is only looked at
-	id, _, total, err := c.freeze(ctx, tx, s)
+	_, total, err := c.freeze(ctx, tx, id, s)
 	if err != nil {
 		return p, fmt.Errorf("preview %s: %w", s.Action, err)
 	}
@@ -232,16 +236,21 @@ func (c *Client) Operate(ctx context.Context, s OperationSpec, a Actor) (Operati
 	if err := s.check(); err != nil {
 		return Operation{}, err
 	}
-	var id ID
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		made, cutOff, total, err := c.freeze(ctx, tx, s)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Operation{}, err
+	}
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		if err := c.once(ctx, tx, a, "operate", id, s); err != nil {
+			return err
+		}
+		cutOff, total, err := c.freeze(ctx, tx, id, s)
 		if err != nil {
 			return err
 		}
 		if moved := total - s.Expected; s.Expected > 0 && max(moved, -moved)*10 > s.Expected {
 			return &CountMovedError{Expected: s.Expected, Total: total}
 		}
-		id = made
 		return c.insertOperation(ctx, tx, id, cutOff, total, s, a)
 	})
 	if err != nil {
@@ -251,17 +260,14 @@ func (c *Client) Operate(ctx context.Context, s OperationSpec, a Actor) (Operati
 	return c.Operation(ctx, id)
 }
 
-// freeze writes the set of a new operation.
-func (c *Client) freeze(ctx context.Context, tx pgx.Tx, s OperationSpec) (id ID, cutOff time.Time, total int, err error) {
-	if id, err = uuid.NewV7(); err != nil {
-		return id, cutOff, 0, err
-	}
+// freeze writes the set of a new operation, id.
+func (c *Client) freeze(ctx context.Context, tx pgx.Tx, id ID, s OperationSpec) (cutOff time.Time, total int, err error) {
 	// A large set takes longer than a statement on the hot path may.
 	if _, err = tx.Exec(ctx, "SET LOCAL statement_timeout = '60s'"); err != nil {
-		return id, cutOff, 0, err
+		return cutOff, 0, err
 	}
 	if cutOff, err = c.q.Now(ctx, tx); err != nil {
-		return id, cutOff, 0, err
+		return cutOff, 0, err
 	}
 	n, err := c.selectJobs(ctx, tx, s, id, cutOff, s.Select.IDs)
 	if err == nil && n > 0 && s.Select.Query != "" {
@@ -269,14 +275,14 @@ func (c *Client) freeze(ctx context.Context, tx pgx.Tx, s OperationSpec) (id ID,
 	}
 	switch {
 	case err != nil:
-		return id, cutOff, 0, err
+		return cutOff, 0, err
 	case n == 0:
-		return id, cutOff, 0, ErrNothingSelected
+		return cutOff, 0, ErrNothingSelected
 	case n > MaxOperationJobs:
-		return id, cutOff, 0, &ValidationError{Fields: []FieldError{{Field: "select", Code: "too-many",
+		return cutOff, 0, &ValidationError{Fields: []FieldError{{Field: "select", Code: "too-many",
 			Detail: fmt.Sprintf("%d jobs fit, at most %d go into one operation", n, MaxOperationJobs)}}}
 	}
-	return id, cutOff, int(n), nil
+	return cutOff, int(n), nil
 }
 
 // selectJobs writes what fits the plain conditions. No ids ask for any.
@@ -388,22 +394,28 @@ func (c *Client) StopOperation(ctx context.Context, id ID, a Actor) error {
 
 func (c *Client) steer(ctx context.Context, act string, id ID, a Actor) error {
 	way := steering[act]
-	changed := int64(0)
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) (err error) {
-		if changed, err = c.q.SteerOperation(ctx, tx, string(way.to), canaryFirst, id, way.from); err != nil || changed == 0 {
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		if err := c.once(ctx, tx, a, "operation "+act, id, id); err != nil {
 			return err
+		}
+		changed, err := c.q.SteerOperation(ctx, tx, string(way.to), canaryFirst, id, way.from)
+		if err != nil {
+			return err
+		}
+		if changed == 0 {
+			return errNotMoved
 		}
 		return c.recordOperation(ctx, tx, "operation "+act, id, 1, map[string]any{"state": way.to}, a)
 	})
-	if err != nil {
-		return fmt.Errorf("%s operation %s: %w", act, id, err)
-	}
-	if changed == 0 {
+	if errors.Is(err, errNotMoved) {
 		o, err := c.Operation(ctx, id)
 		if err != nil {
 			return err
 		}
 		return &OperationStateError{ID: id, Act: act, State: o.State}
+	}
+	if err != nil {
+		return fmt.Errorf("%s operation %s: %w", act, id, err)
 	}
 	c.logOperation(ctx, act, id, a)
 	return nil

@@ -12,3 +12,7 @@ FROM take_batch_key(@key::text, @items::jsonb, @first_job::uuid, @key_ttl_second
 -- name: KeepBatchAnswer :exec
 -- In the transaction that took the key.
 UPDATE idempotency_keys AS k SET job_id = @job_id::uuid, response = @response::jsonb WHERE k.scope = 'enqueue' AND k.key = @key::text;
+
+-- name: TakeActKey :one
+SELECT t.outcome::text AS outcome, coalesce(t.subject, '')::text AS subject
+FROM take_act_key(@key::text, @hash::bytea, @act_subject::text, @key_ttl_seconds::float8) AS t;

@@ -105,6 +105,8 @@ func problemOf(err error) problem {
 		return problem{Code: bad.Code, Detail: bad.Detail, Errors: bad.Flaws}
 	case errors.As(err, &validation):
 		return validationProblem(validation)
+	case errors.As(err, &reused) && reused.Act:
+		return problem{Code: "idempotency-key-reused", Detail: "Another act was done with this key. Nothing was done now: send the same act again, or another key."}
 	case errors.As(err, &reused):
 		return problem{Code: "idempotency-key-reused", Detail: "Job " + reused.Holder.String() + " was made with this key and other content.",
 			JobID: reused.Holder.String()}

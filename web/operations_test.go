@@ -13,9 +13,9 @@ import (
 
 const operationsPath = "/api/v1/operations"
 
-func (s *site) ask(method, path, body string) reply {
+func (s *site) ask(method, path, body string, headers ...string) reply {
 	s.t.Helper()
-	return s.do(method, path, body, "Content-Type", "application/json")
+	return s.do(method, path, body, append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
 // deadIn makes n dead letters of a queue.

@@ -90,6 +90,9 @@ func (a *API) actAnswering(c echo.Context, status int, name string, do func(cont
 		return err
 	}
 	by := a.actor(c, reason)
+	if by.Key, err = actKey(c); err != nil {
+		return err
+	}
 	if by.Version, err = a.own(c, id); err != nil {
 		return err
 	}
@@ -99,7 +102,7 @@ func (a *API) actAnswering(c echo.Context, status int, name string, do func(cont
 	switch {
 	case err == nil:
 		a.Acts.OperatorAction(name, "done")
-	case errors.Is(err, engine.ErrStopPending):
+	case repeated(c, err) != nil, errors.Is(err, engine.ErrStopPending):
 		a.Acts.OperatorAction(name, "repeated")
 	case errors.As(err, &state):
 		a.Acts.OperatorAction(name, "refused")

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -275,6 +276,25 @@ func idempotencyHeader(c echo.Context) (string, error) {
 		return "", refuseKey("invalid", "is not UTF-8")
 	}
 	return key, nil
+}
+
+// actKey is the key of an operator's act.
+func actKey(c echo.Context) (string, error) {
+	key, err := idempotencyHeader(c)
+	if err == nil && utf8.RuneCountInString(key) > 255 {
+		err = refuseKey("too-long", "1 to 255 characters")
+	}
+	return key, err
+}
+
+// repeated answers the error of an act that was done before under its key, nil for
+// any other, and marks the answer.
+func repeated(c echo.Context, err error) *engine.RepeatedError {
+	var first *engine.RepeatedError
+	if errors.As(err, &first) {
+		c.Response().Header().Set("Idempotency-Replayed", "true")
+	}
+	return first
 }
 
 // unquote undoes the escapes of a structured-field string (RFC 8941).

@@ -205,11 +205,20 @@ func (a *API) operate(c echo.Context, spec engine.OperationSpec) error {
 		}
 		return answer(c, http.StatusOK, previewOf(q.spec, p))
 	}
-	o, err := a.Engine.Operate(ctx, q.spec, a.actor(c, q.reason))
+	by := a.actor(c, q.reason)
+	if by.Key, err = actKey(c); err != nil {
+		return err
+	}
+	o, err := a.Engine.Operate(ctx, q.spec, by)
+	result := "done"
+	if first := repeated(c, err); first != nil {
+		result = "repeated"
+		o, err = a.Engine.Operation(ctx, first.Subject)
+	}
 	if err != nil {
 		return err
 	}
-	a.Acts.OperatorAction("operation "+string(o.Action), "done")
+	a.Acts.OperatorAction("operation "+string(o.Action), result)
 	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/operations/"+o.ID.String())
 	return answer(c, http.StatusAccepted, operationOf(o))
 }
@@ -304,11 +313,18 @@ func (a *API) steerOperation(act string, do func(context.Context, engine.ID, eng
 		if err := auth.Need(c, scopeOf(o.Action)); err != nil {
 			return err
 		}
-		if err := do(ctx, id, a.actor(c, reason)); err != nil {
+		by := a.actor(c, reason)
+		if by.Key, err = actKey(c); err != nil {
+			return err
+		}
+		result := "done"
+		if err := do(ctx, id, by); repeated(c, err) != nil {
+			result = "repeated"
+		} else if err != nil {
 			a.Acts.OperatorAction("operation "+act, "refused")
 			return err
 		}
-		a.Acts.OperatorAction("operation "+act, "done")
+		a.Acts.OperatorAction("operation "+act, result)
 		return a.answerOperation(c, id)
 	}
 }

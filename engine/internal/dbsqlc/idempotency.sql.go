@@ -41,6 +41,28 @@ func (q *Queries) KeepBatchAnswer(ctx context.Context, db DBTX, jobID uuid.UUID,
 	return err
 }
 
+const TakeActKey = `-- name: TakeActKey :one
+SELECT t.outcome::text AS outcome, coalesce(t.subject, '')::text AS subject
+FROM take_act_key($1::text, $2::bytea, $3::text, $4::float8) AS t
+`
+
+type TakeActKeyRow struct {
+	Outcome string
+	Subject string
+}
+
+func (q *Queries) TakeActKey(ctx context.Context, db DBTX, key string, hash []byte, actSubject string, keyTtlSeconds float64) (TakeActKeyRow, error) {
+	row := db.QueryRow(ctx, TakeActKey,
+		key,
+		hash,
+		actSubject,
+		keyTtlSeconds,
+	)
+	var i TakeActKeyRow
+	err := row.Scan(&i.Outcome, &i.Subject)
+	return i, err
+}
+
 const TakeBatchKey = `-- name: TakeBatchKey :one
 SELECT t.outcome::text AS outcome, coalesce(t.job_id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
   coalesce(t.response, 'null')::jsonb AS response
