@@ -78,12 +78,16 @@ func TestF1AReplayBeginsAnew(t *testing.T) {
 			id := s.enqueue(`{"type":"email","max_attempts":1}`)
 			s.die(id, 7)
 			s.exec(`UPDATE dead_letter_jobs SET reason = $1, crashes = 3`, reason)
+			s.exec(`UPDATE job_executions SET started_at = claimed_at`)
+			if dead := s.do("GET", "/api/v1/jobs/"+id, ""); dead.field("started_at") == nil {
+				t.Fatalf("the dead job = %s", dead.body)
+			}
 			if got := s.ask("POST", "/api/v1/dlq/"+id+"/replay", `{"reason":"mended"}`); got.status != http.StatusOK {
 				t.Fatalf("replay = %d %s", got.status, got.body)
 			}
 			job := s.do("GET", "/api/v1/jobs/"+id, "")
 			if job.text("status") != "pending" || fmt.Sprintf("%v %v %v", job.field("attempts"), job.field("crashes"), job.field("replays")) != "0 0 1" ||
-				job.field("dead_reason") != nil || !strings.Contains(job.body, `"fencing_token":"7"`) {
+				job.field("dead_reason") != nil || job.field("started_at") != nil || job.field("finished_at") != nil || !strings.Contains(job.body, `"fencing_token":"7"`) {
 				t.Errorf("the replayed job = %s", job.body)
 			}
 			if runs := s.do("GET", "/api/v1/jobs/"+id+"/attempts", ""); runs.text("data", "0", "fencing_token") != "7" {

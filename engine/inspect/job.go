@@ -166,7 +166,24 @@ func jobOf(x *dbsqlc.GetJobsRow) Job {
 	case engine.StatePending, engine.StateBlocked, engine.StateLeased, engine.StateFailed:
 	}
 	j.UpdatedAt = latest(j.CreatedAt, closed, died, j.StartedAt, j.DiscardedAt)
+	if j.newLife(engine.Outcome(x.LastOutcome)) {
+		j.StartedAt = time.Time{}
+	}
 	return j
+}
+
+// newLife tells whether a replay came after the last run: a run of this life that
+// was lost or failed would have counted.
+func (j *Job) newLife(last engine.Outcome) bool {
+	if j.Replays == 0 || j.State != engine.StatePending || j.Attempt > 0 || j.Crashes > 0 {
+		return false
+	}
+	switch last {
+	case engine.OutcomeHandedBack, engine.OutcomeSnoozed:
+		return false
+	default:
+		return true
+	}
 }
 
 func latest(ts ...time.Time) time.Time {

@@ -229,7 +229,7 @@ SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_a
     CASE WHEN octet_length(j.payload::text) <= $1::int THEN j.payload::text END END, '')::text AS payload,
   coalesce(s.state, '')::text AS state, s.scheduled_at::timestamptz AS scheduled_at, s.attempt::smallint AS attempt,
   s.crashes::smallint AS crashes, s.fencing_token::bigint AS fencing_token, coalesce(s.held_reason, '')::text AS held_reason,
-  coalesce(s.discarded_at, 'epoch')::timestamptz AS discarded_at,
+  coalesce(s.last_outcome, 0)::smallint AS last_outcome, coalesce(s.discarded_at, 'epoch')::timestamptz AS discarded_at,
   coalesce(c.lease_expires_at, 'epoch')::timestamptz AS lease_expires_at, coalesce(c.worker_id, 0)::bigint AS worker_id,
   coalesce(c.claimed_at, 'epoch')::timestamptz AS claimed_at, coalesce(w.name, '')::text AS worker_name,
   coalesce(w.version, '')::text AS worker_build,
@@ -239,7 +239,7 @@ SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_a
   left(coalesce(f.error, d.error, ''), $2::int)::text AS error, coalesce(f.fingerprint, d.fingerprint, '')::text AS fingerprint
 FROM jobs AS j
 CROSS JOIN LATERAL (
-  SELECT v.state, v.scheduled_at, v.attempt, v.crashes, v.fencing_token, v.held_reason, v.discarded_at
+  SELECT v.state, v.scheduled_at, v.attempt, v.crashes, v.fencing_token, v.held_reason, v.last_outcome, v.discarded_at
   FROM job_states AS v WHERE v.id = j.id OFFSET 0) AS s
 LEFT JOIN LATERAL (SELECT k.claimed_at, k.lease_expires_at, k.worker_id FROM job_claims AS k
   WHERE s.state = 'leased' AND k.id = s.fencing_token) AS c ON true
@@ -275,6 +275,7 @@ type GetJobsRow struct {
 	Crashes        int16
 	FencingToken   int64
 	HeldReason     string
+	LastOutcome    int16
 	DiscardedAt    time.Time
 	LeaseExpiresAt time.Time
 	WorkerID       int64
@@ -324,6 +325,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, payloadMax int32, errorM
 			&i.Crashes,
 			&i.FencingToken,
 			&i.HeldReason,
+			&i.LastOutcome,
 			&i.DiscardedAt,
 			&i.LeaseExpiresAt,
 			&i.WorkerID,
