@@ -91,20 +91,20 @@ var kinds = map[string]outage{
 	"slow":               {writes: true, begin: func(b *broken) { b.way.Delay(150 * time.Millisecond) }, repair: func(b *broken) { b.way.Mend() }},
 }
 
-// hog takes every connection, those of the programs included.
+// hog takes every connection, those of the programs included, which race it for each
+// that they lose.
 func (b *broken) hog() {
-	for free := 0; free < 3; { // the programs come back for a while
+	b.eventually(20*time.Second, "no program has a connection, and none is left", func() bool {
 		b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ('server', 'worker')")
 		for {
 			c, err := pgx.Connect(b.t.Context(), b.pg.URL("jobs"))
 			if err != nil {
-				free++
 				break
 			}
 			b.hogs = append(b.hogs, c)
-			free = 0
 		}
-	}
+		return b.count("SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('server', 'worker')") == 0
+	})
 }
 
 func (b *broken) letGo() {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -120,4 +121,35 @@ func TestF5AReplayIsAnEnqueue(t *testing.T) {
 	if n := s.count("SELECT priority FROM job_ready"); n != 3 { // A8 too: by replay as directly
 		t.Errorf("priority %d after the replay, want 3", n)
 	}
+}
+
+// The dead letters by cause, over HTTP: each cause once, with what stands behind it; a discarded one counts no more.
+func TestDeadLettersByCause(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.enqueue(`{"type":"email","queue":"mail"}`)
+	for i, id := range []string{first, s.enqueue(`{"type":"sms","queue":"mail"}`), s.enqueue(`{"type":"email","queue":"billing"}`)} {
+		s.die(id, int64(i+1))
+	}
+	s.exec(`UPDATE dead_letter_jobs SET fingerprint = CASE WHEN queue = 'mail' THEN 'v1:aa' ELSE 'v1:bb' END`)
+	got := s.do("GET", "/api/v1/dlq?group=fingerprint", "")
+	counts := map[string]string{}
+	for i := range 2 {
+		at := fmt.Sprint(i)
+		counts[got.text("data", at, "fingerprint")] = fmt.Sprint(got.field("data", at, "count"), got.field("data", at, "types"), got.field("data", at, "queues"))
+	}
+	if got.status != http.StatusOK || counts["v1:aa"] != "2[email sms] [mail]" || counts["v1:bb"] != "1[email] [billing]" {
+		t.Errorf("groups = %v: %s", counts, got.body)
+	}
+	if one := s.do("GET", "/api/v1/dlq?group=fingerprint&queue=billing&limit=1", ""); one.text("data", "0", "fingerprint") != "v1:bb" || strings.Count(one.body, `"fingerprint":"v1:`) != 2 {
+		t.Errorf("of one queue: %s", one.body)
+	}
+	if got := s.ask("POST", "/api/v1/dlq/"+first+"/discard", `{}`); got.status != http.StatusOK {
+		t.Fatalf("discard = %d %s", got.status, got.body)
+	}
+	if left := s.do("GET", "/api/v1/dlq?group=fingerprint&fingerprint=v1:aa", ""); left.field("data", "0", "count") != json.Number("1") {
+		t.Errorf("after a discard: %s", left.body)
+	}
+	s.do("GET", "/api/v1/dlq?group=type", "").refused("another group", http.StatusBadRequest, "bad-query", "group")
+	s.do("GET", "/api/v1/dlq?group=fingerprint&cursor=x", "").refused("a cursor", http.StatusBadRequest, "bad-query", "cursor")
 }

@@ -29,7 +29,7 @@ func leaves(t *testing.T) map[string]*cobra.Command {
 }
 
 // looks are the verbs and commands that only look; all others act.
-var looks = []string{"status", "list", "get", "version", "doctor", "verify", "logs", "watch", "wait", "explain", "export", "migrate status", "migrate dump", "bench peer"}
+var looks = []string{"status", "list", "get", "groups", "version", "doctor", "verify", "logs", "watch", "wait", "explain", "export", "migrate status", "migrate dump", "bench peer"}
 
 func TestEveryCommandHasItsHelpAndTheFlagsOfItsKind(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestEveryCommandHasItsHelpAndTheFlagsOfItsKind(t *testing.T) {
 		if has := cmd.Flags().Lookup("dry-run") != nil; has != acts {
 			t.Errorf("%s: --dry-run %v, want %v", path, has, acts)
 		}
-		fromServer := path == "status" || verb == "list" && path != "users list" && path != "tokens list" || verb == "get"
+		fromServer := path == "status" || verb == "list" && path != "users list" && path != "tokens list" || verb == "get" || verb == "groups"
 		if has := cmd.Flags().Lookup("watch") != nil && cmd.Flags().Lookup("interval") != nil; has != fromServer {
 			t.Errorf("%s: --watch %v, want %v", path, has, fromServer)
 		}

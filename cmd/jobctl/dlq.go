@@ -61,7 +61,7 @@ var deadReasons = []string{"exhausted", "permanent", "poison", "expired"}
 func newDLQCommand(a *app) *cobra.Command {
 	cmd := noun("dlq", "List, read, replay, discard and restore dead letters", `  jobctl dlq list
   jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10`)
-	cmd.AddCommand(a.watched(newDLQListCommand(a)), a.watched(newDLQGetCommand(a)),
+	cmd.AddCommand(a.watched(newDLQListCommand(a)), a.watched(newDLQGroupsCommand(a)), a.watched(newDLQGetCommand(a)),
 		newDLQAct(a, deadAct{verb: "replay", done: "replayed", short: "Put dead letters back into their queue, attempts at 0, history kept",
 			example: `  jobctl dlq replay --id 0193b6a2-6f1e-7c41-9a57-2d1f0c9b5e10
   jobctl dlq replay --queue billing --pace canary --reason 'gateway fixed, INC-204' --dry-run
@@ -111,6 +111,67 @@ func newDLQListCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "only jobs that died of this `cause`: "+strings.Join(deadReasons, ", "))
 	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "only jobs with this error's `fingerprint`")
 	cmd.Flags().BoolVar(&discarded, "discarded", false, "those that were discarded instead")
+	return cmd
+}
+
+// wireDeadGroup is what jobctl reads of the dead letters with one cause.
+type wireDeadGroup struct {
+	Fingerprint string      `json:"fingerprint"`
+	Count       json.Number `json:"count"`
+	Error       *wireError  `json:"error"`
+	Types       []string    `json:"types"`
+	Queues      []string    `json:"queues"`
+	Reasons     []string    `json:"reasons"`
+	FirstDiedAt *time.Time  `json:"first_died_at"`
+	LastDiedAt  *time.Time  `json:"last_died_at"`
+	Build       string      `json:"build"`
+	Sample      string      `json:"sample_id"`
+}
+
+var deadGroupView = view[wireDeadGroup]{
+	id:    func(g wireDeadGroup) string { return g.Fingerprint },
+	empty: "No dead letter matches. Jobs land here when their attempts are used up, or at once after an error that no retry can mend.",
+	columns: []column[wireDeadGroup]{
+		{name: "fingerprint", value: func(g wireDeadGroup) string { return g.Fingerprint }},
+		{name: "jobs", right: true, value: func(g wireDeadGroup) string { return g.Count.String() }},
+		{name: "last died", value: func(g wireDeadGroup) string { return ago(g.LastDiedAt) }},
+		{name: "first died", value: func(g wireDeadGroup) string { return ago(g.FirstDiedAt) }},
+		{name: "types", value: func(g wireDeadGroup) string { return strings.Join(g.Types, ", ") }},
+		{name: "queues", value: func(g wireDeadGroup) string { return strings.Join(g.Queues, ", ") }},
+		{name: "reasons", wide: true, value: func(g wireDeadGroup) string { return strings.Join(g.Reasons, ", ") }},
+		{name: "build", wide: true, value: func(g wireDeadGroup) string { return g.Build }},
+		{name: "newest", wide: true, value: func(g wireDeadGroup) string { return g.Sample }},
+		{name: "error", value: func(g wireDeadGroup) string { return oneLine(g.Error.text(), 80) }},
+	},
+}
+
+func newDLQGroupsCommand(a *app) *cobra.Command {
+	var jobType, queue string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "groups", Short: "List dead letters by cause, the last to die first", Args: exactly(),
+		Example: `  jobctl dlq groups --queue billing
+  jobctl dlq replay --fingerprint "$(jobctl dlq groups --limit 1 -o id)" --pace canary --dry-run`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 200 {
+				return usage("Ask for fewer with --type or --queue.", "--limit is from 1 to 200, not %d", limit)
+			}
+			query := url.Values{"group": {"fingerprint"}}
+			setGiven(query, map[string]string{"type": jobType, "queue": queue})
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			body, items, err := c.pages(cmd.Context(), "/api/v1/dlq", query, listFlags{limit: limit})
+			if err != nil {
+				return err
+			}
+			return deadGroupView.print(a, body, items)
+		},
+	}
+	cmd.Flags().StringVar(&jobType, "type", "", "only jobs of this `type`")
+	cmd.Flags().StringVar(&queue, "queue", "", "only jobs of this `queue`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many `groups`, 1 to 200")
 	return cmd
 }
 

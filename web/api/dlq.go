@@ -16,6 +16,9 @@ import (
 var reasons = []engine.Reason{engine.ReasonExhausted, engine.ReasonPermanent, engine.ReasonPoison, engine.ReasonExpired}
 
 func (a *API) listDead(c echo.Context) error {
+	if c.QueryParams().Has("group") {
+		return a.listDeadGroups(c)
+	}
 	q := readQuery(c, "type", "queue", "reason", "fingerprint", "discarded", "limit", "cursor")
 	cur, err := a.cursors.read(c.Request().Context(), q, "dlq")
 	if err != nil {
@@ -43,6 +46,27 @@ func (a *API) listDead(c echo.Context) error {
 		if err := next(c, a.cursors, &out, cursor{Of: cur.Of, Dead: page.Next}, q.values); err != nil {
 			return err
 		}
+	}
+	return answer(c, http.StatusOK, out)
+}
+
+// listDeadGroups answers the dead letters by cause, the last to die first.
+func (a *API) listDeadGroups(c echo.Context) error {
+	q := readQuery(c, "group", "type", "queue", "fingerprint", "limit")
+	if q.text("group") != "fingerprint" {
+		q.refuse("group", "invalid", "fingerprint")
+	}
+	f := inspect.GroupFilter{Type: q.text("type"), Queue: q.text("queue"), Fingerprint: q.text("fingerprint"), Limit: q.number("limit", inspect.MaxGroups, inspect.MaxGroups)}
+	if err := q.err(); err != nil {
+		return err
+	}
+	groups, err := a.Read.DeadGroups(c.Request().Context(), f)
+	if err != nil {
+		return err
+	}
+	out := listJSON[deadGroupJSON]{Data: make([]deadGroupJSON, len(groups))}
+	for i := range groups {
+		out.Data[i] = deadGroupOf(&groups[i])
 	}
 	return answer(c, http.StatusOK, out)
 }

@@ -57,6 +57,7 @@ type Reader interface {
 	Queues(ctx context.Context) ([]inspect.Queue, error)
 	Queue(ctx context.Context, name string) (inspect.Queue, error)
 	DeadLetters(ctx context.Context, f inspect.DeadFilter) (inspect.DeadPage, error)
+	DeadGroups(ctx context.Context, f inspect.GroupFilter) ([]inspect.DeadGroup, error)
 	DeadLetter(ctx context.Context, id engine.ID) (inspect.DeadLetterDetail, error)
 	Workers(ctx context.Context) ([]inspect.Worker, error)
 	Leader(ctx context.Context) (*inspect.Leader, error)

@@ -340,6 +340,29 @@ type deadJSON struct {
 	Tags         []string        `json:"tags,omitempty"`
 }
 
+// deadGroupJSON is the dead letters with one cause, discarded ones left out.
+type deadGroupJSON struct {
+	Fingerprint   string          `json:"fingerprint"`
+	Count         int64           `json:"count"`
+	Error         failureJSON     `json:"error"` // of the newest
+	Types         []string        `json:"types"`
+	Queues        []string        `json:"queues"`
+	Reasons       []engine.Reason `json:"reasons"`
+	FirstFailedAt stamp           `json:"first_failed_at"`
+	FirstDiedAt   stamp           `json:"first_died_at"`
+	LastDiedAt    stamp           `json:"last_died_at"`
+	PerHour       [24]int64       `json:"per_hour"` // deaths, the running hour last
+	Build         string          `json:"build,omitempty"`
+	Sample        engine.ID       `json:"sample_id"`
+}
+
+func deadGroupOf(g *inspect.DeadGroup) deadGroupJSON {
+	return deadGroupJSON{
+		Fingerprint: g.Fingerprint, Count: g.N, Error: failureJSON{g.Class, g.Message, g.Fingerprint}, Types: g.Types, Queues: g.Queues, Reasons: g.Reasons,
+		FirstFailedAt: stamp(g.FirstFailedAt), FirstDiedAt: stamp(g.FirstAt), LastDiedAt: stamp(g.LastAt), PerHour: g.Hours, Build: g.Build, Sample: g.Sample,
+	}
+}
+
 func deadOf(d inspect.DeadLetter) deadJSON {
 	return deadJSON{
 		ID: d.JobID, Status: engine.StateDeadLetter, Type: d.Type, Queue: d.Queue, Priority: d.Priority, Reason: d.Reason,
