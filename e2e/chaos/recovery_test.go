@@ -91,7 +91,7 @@ func (e *evidence) stalled() []span {
 
 // leaderless is all the time but that of leaders who were seen: from their
 // beginning, and a pass's wait, to their own kill or freeze, or the next leader.
-// One who lived for less than a look was none.
+// One who did not live as long as a leader may take for it was none.
 func (e *evidence) leaderless() []span {
 	var led []span
 	for i, l := range e.leaders {
@@ -106,7 +106,7 @@ func (e *evidence) leaderless() []span {
 	var without []span
 	var last time.Time
 	for _, s := range led {
-		if s.from.Before(s.to) {
+		if s.to.Sub(s.from) >= inTime {
 			without, last = append(without, span{last, s.from}), s.to
 		}
 	}
@@ -157,8 +157,11 @@ func (e *evidence) steps(ctx context.Context) ([]step, error) {
 	})
 }
 
-// recoveries measures how long lost runs took to come back, from the kill or the
-// freeze of their process to the transaction that made them ready again.
+// inTime is how long one leader may take until what has run out is taken back.
+const inTime = reaper + time.Second
+
+// recoveries measures how long lost runs took to come back: a lease after the kill or
+// the freeze of their process they are due, and a leader has a time for them.
 func (e *evidence) recoveries(ctx context.Context, t testing.TB) ([]violation, error) {
 	steps, err := e.steps(ctx)
 	if err != nil {
@@ -196,11 +199,13 @@ func (e *evidence) recoveries(ctx context.Context, t testing.TB) ([]violation, e
 			slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
 			pardons[token] = spans
 		}
-		wait, pardoned := finished.Sub(at), overlap(pardons[token], at, finished)
-		waits = append(waits, wait-pardoned)
-		if limit := lease + reaper + time.Second; wait > limit+pardoned {
+		due := at.Add(lease)
+		late, pardoned := max(0, finished.Sub(due)), overlap(pardons[token], due, finished)
+		waits = append(waits, finished.Sub(at)-pardoned)
+		if late > inTime+pardoned {
 			found = append(found, violation{"a lost job is back within lease, reaper interval and 1s, outages and those before it", fmt.Sprintf(
-				"token %d lost at %s, back after %s, %s of it without a leader or a database or behind earlier leases; want %s", token, at.UTC().Format("15:04:05.000"), wait, pardoned, limit), id})
+				"token %d lost at %s, due at %s, back %s later, %s of it without a leader or a database or behind earlier leases; want %s",
+				token, at.UTC().Format("15:04:05.000"), due.UTC().Format("15:04:05.000"), late, pardoned, inTime), id})
 		}
 		return nil
 	})
@@ -251,6 +256,29 @@ func TestOverlapCountsEveryInstantOnce(t *testing.T) {
 	}{{0, 10, 8 * time.Second}, {6, 25, 7 * time.Second}, {9, 19, 0}, {21, 22, time.Second}} {
 		if got := overlap(spans, at(c.from), at(c.to)); got != c.want {
 			t.Errorf("overlap from %d to %d = %s, want %s", c.from, c.to, got, c.want)
+		}
+	}
+}
+
+func TestALeaderWhoDiesBeforeItsTimeIsNone(t *testing.T) {
+	t.Parallel()
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	ready := int((reaper + heartbeat) / time.Millisecond) // when a leader's first pass has come
+	short, long := ready+int(inTime/time.Millisecond)-1, ready+int(inTime/time.Millisecond)
+	e := evidence{leaders: []leader{{At: at(10), PID: 1, Acquired: at(0)}, {At: at(60), PID: 1, Acquired: at(0)}, {At: at(10_010), PID: 2, Acquired: at(10_000)}},
+		events: []happened{{At: at(short), What: "kill", PID: 1}, {At: at(10_000 + long), What: "freeze", PID: 2}}}
+	without := e.leaderless()
+	for _, c := range []struct {
+		from, to int
+		want     time.Duration
+	}{
+		{0, 10_000, 10 * time.Second}, // the first could not have been in time
+		{10_000 + ready, 10_000 + long, 0},
+		{10_000, 10_000 + ready, time.Duration(ready) * time.Millisecond},
+		{10_000 + long, 20_000, 10*time.Second - time.Duration(long)*time.Millisecond},
+	} {
+		if got := overlap(without, at(c.from), at(c.to)); got != c.want {
+			t.Errorf("without a leader from %d to %d: %s, want %s", c.from, c.to, got, c.want)
 		}
 	}
 }
