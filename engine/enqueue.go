@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -85,9 +86,9 @@ type Enqueued struct {
 
 const nameRule = "1 to 100 of A-Z a-z 0-9 _ . : -, starting with a letter, digit or _"
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$`) })
 
-func validName(s string) bool { return namePattern.MatchString(s) }
+func validName(s string) bool { return namePattern().MatchString(s) }
 
 // request is a checked enqueue, ready for its insert.
 type request struct {
@@ -204,7 +205,7 @@ func (r *request) take(o EnqueueOptions, now time.Time) (bad []FieldError) {
 		r.copiedFrom = &o.CopiedFrom
 	}
 	if o.Traceparent != "" {
-		if !traceparentPattern.MatchString(o.Traceparent) {
+		if !traceparentPattern().MatchString(o.Traceparent) {
 			refuse("traceparent", "invalid", "as W3C Trace Context: 00-<32 hex>-<16 hex>-<2 hex>")
 		}
 		r.traceparent = &o.Traceparent
@@ -213,7 +214,9 @@ func (r *request) take(o EnqueueOptions, now time.Time) (bad []FieldError) {
 	return bad
 }
 
-var traceparentPattern = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+var traceparentPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+})
 
 func codeFor(name string) string {
 	switch {

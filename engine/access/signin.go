@@ -113,7 +113,7 @@ func (a *Accounts) count(ctx context.Context, t Try) (failures int32, err error)
 // find returns the account of this name and its hash; no account, and a hash that
 // nothing fits, if there is none.
 func (a *Accounts) find(ctx context.Context, name string) (*dbsqlc.GetUserByNameRow, hashed, error) {
-	if !namePattern.MatchString(name) {
+	if !namePattern().MatchString(name) {
 		name = "" // nobody's: what is asked for is what the try was counted under, not something like it
 	}
 	row, err := a.q.GetUserByName(ctx, a.pool, name)

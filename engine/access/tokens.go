@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,8 +33,10 @@ const (
 )
 
 var (
-	tokenShape = regexp.MustCompile(fmt.Sprintf(`^%s[0-9A-Za-z]{%d}$`, tokenPrefix, tokenIDChars+tokenSecretChars))
-	queueShape = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`)
+	tokenShape = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(fmt.Sprintf(`^%s[0-9A-Za-z]{%d}$`, tokenPrefix, tokenIDChars+tokenSecretChars))
+	})
+	queueShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`) })
 )
 
 // The errors of tokens. Test with errors.Is.
@@ -121,7 +124,7 @@ func (s TokenSpec) Check() error {
 }
 
 func (s *TokenSpec) check() (scopes []string, err error) {
-	if s.Name = foldName(s.Name); !namePattern.MatchString(s.Name) {
+	if s.Name = foldName(s.Name); !namePattern().MatchString(s.Name) {
 		return nil, &RuleError{"name", "must be 1 to 64 letters, digits, dots, hyphens, underscores or @, the first a letter or digit"}
 	}
 	if scopes, err = checkScopes(s.Scopes); err != nil {
@@ -131,7 +134,7 @@ func (s *TokenSpec) check() (scopes []string, err error) {
 		return nil, &RuleError{"queue", fmt.Sprintf("is given too often: at most %d", maxTokenQueues)}
 	}
 	for _, q := range s.Queues {
-		if !queueShape.MatchString(q) {
+		if !queueShape().MatchString(q) {
 			return nil, &RuleError{"queue", "must be 1 to 100 of A-Z a-z 0-9 _ . : -"}
 		}
 	}
@@ -225,7 +228,7 @@ func (t *Tokens) whyNotRevoked(ctx context.Context, tx pgx.Tx, id string) error 
 // minute; that a note fails is logged and changes nothing. Error: [ErrNoToken].
 // Any other says that the database could not be asked.
 func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
-	if !tokenShape.MatchString(secret) {
+	if !tokenShape().MatchString(secret) {
 		return Token{}, ErrNoToken
 	}
 	row, err := t.q.GetToken(ctx, t.pool, touchEvery.Seconds(), hashAPIToken(secret))

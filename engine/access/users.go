@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +34,7 @@ type User struct {
 	Sessions int
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`) })
 
 // reserved are names that the audit trail gives to callers who are no person.
 var reserved = []string{"anonymous", "bootstrap", "development", "metrics", "system"}
@@ -45,7 +46,7 @@ func foldName(name string) string { return strings.ToLower(strings.TrimSpace(nam
 func CheckName(name string) (string, error) {
 	name = foldName(name)
 	switch {
-	case !namePattern.MatchString(name):
+	case !namePattern().MatchString(name):
 		return "", &RuleError{"name", "must be 1 to 64 letters, digits, dots, hyphens, underscores or @, the first a letter or digit"}
 	case slices.Contains(reserved, name):
 		return "", &RuleError{"name", fmt.Sprintf("%s is kept for the product itself", name)}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -173,11 +174,11 @@ func or[T any](word string, k kind, to func(*Config) *[]T) kind {
 	}}
 }
 
-var queueName = regexp.MustCompile(`^[^\s*,]{1,255}$`)
+var queueName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\s*,]{1,255}$`) })
 
 func queues(to func(*Config) *[]string) kind {
 	return or("*", listOf("must be *, or queue names with commas between", to, func(w string) (string, bool) {
-		return w, queueName.MatchString(w)
+		return w, queueName().MatchString(w)
 	}), to)
 }
 
@@ -195,11 +196,11 @@ func prefix(word string) (netip.Prefix, bool) {
 }
 
 // hostName is a DNS name in letters, digits, hyphens and dots; underscores occur in compose files.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`) })
 
 func isHost(word string) bool {
 	_, err := netip.ParseAddr(word)
-	return err == nil || hostName.MatchString(word)
+	return err == nil || hostName().MatchString(word)
 }
 
 func host(to func(*Config) *string) kind {
@@ -244,11 +245,11 @@ func mailbox(to func(*Config) *string) kind {
 	})
 }
 
-var tokenShape = regexp.MustCompile(`^rje_[A-Za-z0-9_-]{32,252}$`)
+var tokenShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^rje_[A-Za-z0-9_-]{32,252}$`) })
 
 func apiToken(to func(*Config) *Secret) kind {
 	want := "must be rje_ and then 32 to 252 letters, digits, _ or -; `openssl rand -hex 32` makes the second part"
-	return into(want, to, func(raw string) (Secret, bool) { return Secret(raw), tokenShape.MatchString(raw) })
+	return into(want, to, func(raw string) (Secret, bool) { return Secret(raw), tokenShape().MatchString(raw) })
 }
 
 // newPassword has the rules of the accounts, so that a bad one stops the start
@@ -280,14 +281,14 @@ func postgresURL(to func(*Config) *Secret) kind {
 	})
 }
 
-var pathPattern = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+var pathPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`) })
 
 // basePath is a path prefix. The API's own paths are taken.
 func basePath(to func(*Config) *string) kind {
 	return into("must be a path such as /console, not one of the API's, without a slash at its end", to, func(raw string) (string, bool) {
 		first, _, _ := strings.Cut(strings.TrimPrefix(raw, "/"), "/")
 		taken := slices.Contains([]string{"api", "jobs", "healthz", "readyz", "metrics", "help"}, first)
-		return raw, pathPattern.MatchString(raw) && !taken && !strings.Contains(raw, "/.")
+		return raw, pathPattern().MatchString(raw) && !taken && !strings.Contains(raw, "/.")
 	})
 }
 
