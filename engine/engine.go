@@ -335,7 +335,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.spawn(e.leader.run)
 	e.spawn(e.promoter.run)
 	e.spawn(e.listen)
-	e.everyOr(e.leader.taken, e.cfg.ReaperInterval, "reaper", e.whileLeading(e.reapOnce))
+	e.everyOr(e.leader.taken, e.cfg.ReaperInterval, "reaper", e.reapPass)
 	e.every(foldEvery, "stats", e.whileLeading(e.foldOnce))
 	e.every(holdEvery, "hold", e.whileLeading(e.holdOnce))
 	e.every(pruneEvery, "retention", e.whileLeading(e.pruneOnce))

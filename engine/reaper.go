@@ -18,10 +18,19 @@ const (
 	firstReapBatch = 50
 )
 
+// reapPass is the reaper's. Who does not lead looks at the time too: a leader is not
+// asleep because it led for the last time long ago.
+func (e *Engine) reapPass(ctx context.Context) error {
+	if e.slept() || !e.leader.leading() {
+		return nil
+	}
+	return e.reapOnce(ctx)
+}
+
 // reapOnce takes back the jobs of expired leases. After an outage it gives the
 // living one heartbeat's time to renew theirs first.
 func (e *Engine) reapOnce(context.Context) error {
-	if e.troubled.calmFor() < e.cfg.HeartbeatInterval || e.slept() {
+	if e.troubled.calmFor() < e.cfg.HeartbeatInterval {
 		return nil
 	}
 	for {

@@ -116,7 +116,7 @@ func (e *evidence) leaderless() []span {
 // endOf is when something first hit a leader's process.
 func (e *evidence) endOf(l leader) time.Time {
 	for _, h := range e.events {
-		if h.PID == l.PID && h.At.After(l.Acquired) && (h.What == "kill" || h.What == "freeze" || h.What == "exit") {
+		if h.PID == l.PID && h.At.After(l.Acquired) && (h.What == "kill" || h.What == "freeze" || h.What == "term" || h.What == "exit") {
 			return h.At
 		}
 	}

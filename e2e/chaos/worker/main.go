@@ -41,6 +41,8 @@ func main() {
 	flag.DurationVar(&s.patient, "patience", 30*time.Second, "how long to wait for a database at the start")
 	flag.StringVar(&c.Name, "name", "", "name among the workers")
 	flag.IntVar(&c.Concurrency, "concurrency", 8, "handlers at once")
+	// Each death loses what was claimed ahead, and a storm has one every second.
+	flag.IntVar(&c.Prefetch, "prefetch", 24, "jobs claimed ahead")
 	flag.DurationVar(&c.LeaseDuration, "lease", 1500*time.Millisecond, "lease duration")
 	flag.DurationVar(&c.HeartbeatInterval, "heartbeat", 400*time.Millisecond, "heartbeat interval")
 	flag.DurationVar(&c.ReaperInterval, "reaper", 300*time.Millisecond, "reaper interval")
