@@ -83,6 +83,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/stop":     {operationsPath + "/" + operation() + "/stop", `{"reason":"enough"}`, 200, []string{"ended_at"}},
 		"GET /api/v1/workers":                  {"/api/v1/workers", "", 200, []string{"data"}},
 		"GET /api/v1/audit":                    {"/api/v1/audit", "", 200, []string{"data", "0", "action"}},
+		"GET /api/v1/openapi.json":             {"/api/v1/openapi.json", "", 200, []string{"openapi"}},
 	}
 	var routes []string
 	for _, r := range s.echo.Routes() {
