@@ -59,6 +59,7 @@ var pagesWithData = []page{
 	{"/audit", 200, "Audit"},
 	{"/system", 200, "System"},
 	{"/help", 200, "Help"},
+	{"/help/api", 200, "API"},
 	{"/help/problems/not-dead", 200, ""},
 }
 

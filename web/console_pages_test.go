@@ -66,7 +66,8 @@ func (s *scene) pages() map[string][]string {
 		"/audit":                         {"ann", "cancel", "discard", "not wanted"},
 		"/audit?actor=ann&action=cancel": {"not wanted"},
 		"/system":                        {"PostgreSQL", "Database size", "reaper", "w-test", "POLL_INTERVAL", "hidden", "1.2.3"},
-		"/help":                          {"Ready", "validation-failed", "RETENTION_COMPLETED"},
+		"/help":                          {"Ready", "validation-failed", "RETENTION_COMPLETED", "API reference"},
+		"/help/api":                      {"POST /api/v1/jobs/bulk", "scope dlq:write", "idempotency-key-in-flight", "schema-Enqueue", "at most 100", "curl -X POST"},
 	}
 }
 
@@ -122,6 +123,7 @@ func TestEveryPageStandsOnAnEmptyInstallation(t *testing.T) {
 		"/audit":              {"Nobody has done anything yet."},
 		"/system":             {"nobody"},
 		"/help":               {"States"},
+		"/help/api":           {"Enqueue a job"},
 		"/jobs/new":           {"New job"},
 	} {
 		s.get(path).shows(path, http.StatusOK, texts...)
