@@ -90,15 +90,6 @@ type apiSchema struct {
 	AnyOf, AllOf                       []apiSchema
 }
 
-// UnmarshalJSON reads true, which allows anything, as a schema that says nothing.
-func (s *apiSchema) UnmarshalJSON(b []byte) error {
-	if string(b) == "true" {
-		return nil
-	}
-	type plain apiSchema
-	return json.Unmarshal(b, (*plain)(s))
-}
-
 var methods = []string{"get", "post", "patch", "delete"}
 
 // reference is the document as the page draws it; it does not change.

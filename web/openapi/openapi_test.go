@@ -130,6 +130,9 @@ func TestEveryComponentIsUsed(t *testing.T) {
 		if s, ok := value.(string); ok && key == "$ref" {
 			used[s] = true
 		}
+		if value == nil { // a comma in a text without quotes makes such
+			t.Errorf("the key %q has no value", key)
+		}
 	})
 	for kind, list := range whole["components"].(map[string]any) {
 		for name := range list.(map[string]any) {
