@@ -35,7 +35,7 @@ INTEGRATION_PACKAGES = $(GO) list -f '{{$$p := .ImportPath}}{{$$p}} {{$$p}}{{"\n
 	up down restart logs clean clean-docker docker-build docker-up docker-down secrets compose \
 	all build build-server build-worker build-cli migrate-up migrate-down \
 	test test-tools test-unit test-integration test-race interleave budget bench test-e2e screenshots \
-	outages poison chaos chaos-points chaos-zombies chaos-short mutants \
+	outages poison hostile fuzz storm canary chaos chaos-points chaos-zombies chaos-short mutants \
 	check generate generated-check lint format vet staticcheck exhaustive race-short schema-check
 
 help: ## list the targets
@@ -177,6 +177,26 @@ interleave: ## try every interleaving of the statements that race; long
 poison: ## kill worker processes by their own jobs in every way, with and without a child process for suspects
 	$(GO) test -count=1 -v -timeout 15m -run 'TestB7|TestADeathNamesItsCulprit' ./engine -deaths=all
 
+# A run prints its seed; ARGS='-hostile.seed 7' sends the same requests again.
+HOSTILE ?= 200000
+hostile: ## send spoiled requests to every route of the API; some minutes
+	$(GO) test -count=1 -v -timeout 30m -run '^TestHostileRequests$$' ./web -hostile.requests=$(HOSTILE) $(ARGS)
+
+# Plain go test runs what the targets begin with and what was found before. Each builds its package anew.
+FUZZTIME ?= 10s
+fuzz: ## look for a body, payload, search, cursor or webhook URL that breaks something, each for FUZZTIME
+	$(GO) test -run '^$$' -fuzz '^FuzzEnqueueBody$$' -fuzztime $(FUZZTIME) ./web
+	$(GO) test -run '^$$' -fuzz '^FuzzPayload$$' -fuzztime $(FUZZTIME) ./engine
+	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./engine/search
+	$(GO) test -run '^$$' -fuzz '^FuzzCursor$$' -fuzztime $(FUZZTIME) ./web/api
+	$(GO) test -run '^$$' -fuzz '^FuzzWebhookGuard$$' -fuzztime $(FUZZTIME) ./cmd/internal/samplejobs
+
+storm: ## have 64 clients use 2,000 idempotency keys each at once; some minutes
+	$(GO) test -count=1 -v -timeout 30m -run '^TestAnIdempotencyStorm$$' ./web -storm.clients=64 -storm.keys=2000
+
+canary: ## replay 10,000 dead webhooks by canary and by twenty clients at once; some minutes
+	$(GO) test -count=1 -v -timeout 30m -run '^TestACanaryOverTheCommandLine$$' ./cmd/jobctl -canary.dead=10000
+
 mutants: ## seed 15 known defects, one after another, and see that a test finds each; half an hour
 	$(GO) test -count=1 -v -tags mutants -timeout 90m ./e2e/mutants
 
@@ -218,6 +238,7 @@ bench: ## run the benchmarks
 check: ## all that CI runs: tests, generated code, lint, race detector, schema
 	@$(MAKE) --no-print-directory test INTERLEAVINGS=3000
 	@$(MAKE) --no-print-directory test-tools
+	@$(MAKE) --no-print-directory hostile HOSTILE=20000
 	@$(MAKE) --no-print-directory chaos-short
 	@$(MAKE) --no-print-directory generated-check
 	@$(MAKE) --no-print-directory lint
@@ -252,8 +273,8 @@ exhaustive:
 
 race-short: ## the race detector on the short form of the tests
 	$(GO) test -race -short -p 1 -timeout 15m ./engine ./engine/access
-	@# What does one thing after the other is left to test-race.
-	$(GO) test -race -short -timeout 15m $$($(GO) list $(RACY) | grep -v -e /engine$$ -e /engine/access$$ -e /cmd/jobctl$$ -e /db)
+	@# The rest, with the whole of web, is left to test-race: CI has half an hour.
+	$(GO) test -race -short -timeout 15m ./engine/enginetest ./web/api ./web/auth ./web/console
 
 # A run that finds no such test passes in go test's eyes; it must not in ours.
 schema-check: ## fail unless db/schema.sql is what the migrations add up to

@@ -1183,6 +1183,20 @@ CREATE TABLE public.job_stop_requests (
 );
 
 --
+-- Name: job_types; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_types (
+    type text NOT NULL,
+    schema jsonb,
+    version integer DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_by text NOT NULL,
+    CONSTRAINT job_types_schema_check CHECK ((jsonb_typeof(schema) = 'object'::text)),
+    CONSTRAINT job_types_type_check CHECK ((type ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$'::text))
+);
+
+--
 -- Name: job_unique_keys; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1550,6 +1564,13 @@ ALTER TABLE ONLY public.job_stop_requests
     ADD CONSTRAINT job_stop_requests_pkey PRIMARY KEY (job_id);
 
 --
+-- Name: job_types job_types_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_types
+    ADD CONSTRAINT job_types_pkey PRIMARY KEY (type);
+
+--
 -- Name: job_unique_keys job_unique_keys_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1848,4 +1869,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130190300'),
     ('20261130190400'),
     ('20261130190500'),
-    ('20261130200000');
+    ('20261130200000'),
+    ('20261130210000');

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -16,6 +17,17 @@ import (
 type batchSize struct {
 	most int32
 	now  atomic.Int32 // 0: most
+	late atomic.Int32 // calls in a row that were not done in their time
+}
+
+// mostPatience is how many times its time a call may take, at most.
+const mostPatience = 8
+
+// patience is how many times its time the next call may take. What cannot be made
+// smaller, such as a lease of a thousand jobs, needs more time instead: it doubles
+// with each call that was late.
+func (b *batchSize) patience() time.Duration {
+	return time.Duration(min(1<<min(b.late.Load(), 10), mostPatience))
 }
 
 func (b *batchSize) size() int32 {
@@ -30,8 +42,10 @@ func (b *batchSize) after(err error) {
 	switch n := b.size(); {
 	case err == nil:
 		b.now.Store(min(2*n, b.most))
+		b.late.Store(0)
 	case overdue(err):
 		b.now.Store(max(n/4, 1))
+		b.late.Add(1)
 	}
 }
 

@@ -50,9 +50,22 @@ type Client struct {
 	keyTTL time.Duration
 	q      *dbsqlc.Queries
 	notify *notifier
+	// schemas are what payloads must fit, by type.
+	schemas schemas
 	// wake tells an engine of the same process; nil without one.
 	wake func(queue string)
 }
+
+// Enqueuer is what most code that makes jobs needs of a [Client]. Take it instead, and
+// a test of that code gives it the recorder of package enginetest.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueTx(ctx context.Context, tx pgx.Tx, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o EnqueueOptions) (Enqueued, error)
+	EnqueueMany(ctx context.Context, items []EnqueueItem) ([]Enqueued, error)
+}
+
+var _ Enqueuer = (*Client)(nil)
 
 // NewClient checks c and returns a client. It starts nothing and opens nothing;
 // end it with [Client.Close].
@@ -129,6 +142,9 @@ func (c *Client) EnqueueTx(ctx context.Context, tx pgx.Tx, args Args, o EnqueueO
 	if err != nil {
 		return Enqueued{}, err
 	}
+	if err := c.fit(ctx, pgxSchemas{c.q, tx}, &r); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
+	}
 	done, err := c.insert(ctx, tx, r, c.notify.insideTx(r.queue))
 	if err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
@@ -142,6 +158,9 @@ func (c *Client) EnqueueSQLTx(ctx context.Context, tx *sql.Tx, args Args, o Enqu
 	r, err := c.prepare(args, o)
 	if err != nil {
 		return Enqueued{}, err
+	}
+	if err := c.fit(ctx, sqlSchemas{tx}, &r); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %s: %w", r.jobType, err)
 	}
 	done, err := c.insertSQL(ctx, tx, r, c.notify.insideTx(r.queue))
 	if err != nil {

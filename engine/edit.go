@@ -38,6 +38,9 @@ func (c *Client) Edit(ctx context.Context, id ID, e Edit, a Actor) error {
 	}
 	var row dbsqlc.EditWaitingRow
 	err := c.actRecording(ctx, "edit", id, a, func(tx pgx.Tx) (moved bool, ch change, err error) {
+		if err := c.fitEdit(ctx, tx, id, e); err != nil {
+			return false, change{}, err
+		}
 		row, err = c.q.EditWaiting(ctx, tx, id, number(e.Priority), e.ScheduledAt, number(e.MaxAttempts), e.Queue, e.Payload)
 		if err == nil && row.Outcome != "absent" {
 			err = editRefusal(row)
@@ -59,6 +62,21 @@ func (c *Client) Edit(ctx context.Context, id ID, e Edit, a Actor) error {
 		c.wake(row.Line)
 	}
 	return nil
+}
+
+// fitEdit holds a new payload against the schema of the job's type.
+func (c *Client) fitEdit(ctx context.Context, tx pgx.Tx, id ID, e Edit) error {
+	if e.Payload == nil {
+		return nil
+	}
+	typ, err := c.q.GetJobType(ctx, tx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // that it is not there is found out next
+	}
+	if err != nil {
+		return err
+	}
+	return c.fit(ctx, pgxSchemas{c.q, tx}, &request{jobType: typ, payload: e.Payload})
 }
 
 // editRefusal is why a job that waits was not edited.

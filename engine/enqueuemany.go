@@ -21,10 +21,7 @@ func (c *Client) prepareMany(items []EnqueueItem) ([]request, error) {
 	for i, it := range items {
 		r, err := c.prepare(it.Args, it.Options)
 		if v, ok := err.(*ValidationError); ok {
-			for _, f := range v.Fields {
-				f.Field = fmt.Sprintf("items.%d.%s", i, f.Field)
-				bad = append(bad, f)
-			}
+			bad = append(bad, v.ofItem(i).Fields...)
 			continue
 		}
 		if err != nil {
@@ -63,8 +60,15 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request, refuse
 	if err != nil {
 		return nil, err
 	}
+	unfit, err := c.refuseUnfit(ctx, tx, rs, refuse)
+	if err != nil {
+		return nil, err
+	}
 	done := make([]Enqueued, len(rs))
 	for _, i := range byKey(rs) {
+		if unfit[i] {
+			continue
+		}
 		done[i], err = c.insert(ctx, tx, rs[i], false)
 		if err != nil && ofItem(err) {
 			err = refuse(i, err)
@@ -77,7 +81,7 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request, refuse
 	ready := make([]dbsqlc.CopyReadyParams, 0, len(rs))
 	var later []dbsqlc.CopyScheduledParams
 	for i, r := range rs {
-		if r.keyed() {
+		if r.keyed() || unfit[i] {
 			continue
 		}
 		d := c.accepted(r)
@@ -122,6 +126,34 @@ func (c *Client) insertMany(ctx context.Context, tx pgx.Tx, rs []request, refuse
 	return done, nil
 }
 
+// refuseUnfit refuses the items whose payload does not fit the schema of their type,
+// and tells which they are. If that ends the batch, the error lists them all.
+func (c *Client) refuseUnfit(ctx context.Context, tx pgx.Tx, rs []request, refuse func(i int, err error) error) (map[int]bool, error) {
+	unfit := map[int]bool{}
+	var bad []FieldError
+	for i := range rs {
+		misfit, err := c.misfit(ctx, pgxSchemas{c.q, tx}, &rs[i])
+		if err != nil {
+			return nil, err
+		}
+		if misfit == nil {
+			continue
+		}
+		unfit[i] = true
+		var all *ValidationError
+		switch err := refuse(i, misfit); {
+		case errors.As(err, &all):
+			bad = append(bad, all.Fields...)
+		case err != nil:
+			return nil, err
+		}
+	}
+	if len(bad) > 0 {
+		return nil, &ValidationError{bad}
+	}
+	return unfit, nil
+}
+
 // ofItem tells errors that concern one item and leave the transaction whole.
 func ofItem(err error) bool {
 	var conflict *UniqueConflictError
@@ -136,8 +168,11 @@ func allOrNone(rs []request) func(i int, err error) error {
 	return func(i int, err error) error {
 		var conflict *UniqueConflictError
 		var reused *KeyReusedError
+		var misfit *ValidationError
 		field, holder := "", ID{}
 		switch {
+		case errors.As(err, &misfit):
+			return misfit.ofItem(i)
 		case errors.As(err, &conflict):
 			field, holder = "unique.key", conflict.Holder
 		case errors.As(err, &reused):

@@ -81,12 +81,32 @@ func (e *StateError) Error() string {
 
 // FieldError is one field of an enqueue or an edit that breaks a limit.
 type FieldError struct {
-	// Field is the name on the wire, or a path into the payload: payload.a.b.
+	// Field is the name on the wire, or a path into the payload: payload.a.b. In a name
+	// a dot is written \. and a backslash \\; [FieldError.Path] takes it apart.
 	Field string
 	// Code is one of required, invalid, too-long, too-large, too-deep, too-many,
-	// too-far, out-of-range, conflict.
+	// too-far, out-of-range, conflict; and schema, for what the schema of the job's
+	// type does not allow.
 	Code   string
 	Detail string
+}
+
+// Path is the steps of Field.
+func (f FieldError) Path() []string {
+	var steps []string
+	var step []byte
+	for i := 0; i < len(f.Field); i++ {
+		switch c := f.Field[i]; {
+		case c == '\\' && i+1 < len(f.Field):
+			i++
+			step = append(step, f.Field[i])
+		case c == '.':
+			steps, step = append(steps, string(step)), nil
+		default:
+			step = append(step, c)
+		}
+	}
+	return append(steps, string(step))
 }
 
 // ValidationError lists every field that was refused. Nothing was written.
@@ -108,6 +128,16 @@ func (e *ValidationError) Has(field, code string) bool {
 		}
 	}
 	return false
+}
+
+// ofItem is the error as one of many items has it.
+func (e *ValidationError) ofItem(i int) *ValidationError {
+	all := &ValidationError{make([]FieldError, len(e.Fields))}
+	for n, f := range e.Fields {
+		f.Field = fmt.Sprintf("items.%d.%s", i, f.Field)
+		all.Fields[n] = f
+	}
+	return all
 }
 
 type permanentError struct{ err error }

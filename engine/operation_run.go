@@ -105,7 +105,10 @@ func (e *Engine) pacing(ctx context.Context, tx pgx.Tx, o *dbsqlc.TakeOperationR
 	switch Pace(o.Pace) {
 	case PaceRate:
 		each := time.Minute / time.Duration(*o.PerMinute)
-		due := int64(o.Now.Sub(o.StepAt)/each) + 1 - int64(at-o.StepFrom)
+		due := int64(0) // until StepAt, after a pause
+		if passed := o.Now.Sub(o.StepAt); passed >= 0 {
+			due = int64(passed/each) + 1 - int64(at-o.StepFrom)
+		}
 		n := int32(min(max(due, 0), operateBatch))
 		next.WaitSeconds = max(o.StepAt.Add(time.Duration(at-o.StepFrom+n)*each).Sub(o.Now), 0).Seconds()
 		return n, next, nil

@@ -140,6 +140,33 @@ func TestF5AReplayAtARateComesBitByBit(t *testing.T) {
 	}
 }
 
+// TestF5ContinuingDoesNotHurryARate: whoever pauses and goes on, time and again, gets no job more than the rate.
+func TestF5ContinuingDoesNotHurryARate(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	plantDead(t, pool, 100, "fp-a", "charge", "billing")
+	e := upkeep(t, pool)
+	o := operate(t, e.Client(), engine.OperationSpec{Action: engine.OperateReplay, Pace: engine.PaceRate, PerMinute: 30})
+	for range 10 {
+		if err := e.Client().PauseOperation(t.Context(), o.ID, oncall); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Client().ContinueOperation(t.Context(), o.ID, oncall); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(250 * time.Millisecond)
+		var ready int
+		var passed float64
+		if err := pool.QueryRow(t.Context(), `SELECT count(*), extract(epoch FROM clock_timestamp() - $1::timestamptz) FROM job_ready`, o.CreatedAt).Scan(&ready, &passed); err != nil {
+			t.Fatal(err)
+		}
+		if most := int(passed/2) + 1; ready > most {
+			t.Fatalf("after %.2f s %d jobs are back in line, want at most %d", passed, ready, most)
+		}
+	}
+	eventually(t, "it goes on", func() bool { return one[int](t, pool, `SELECT count(*) FROM job_ready`) >= 2 })
+}
+
 // TestACanaryHaltsWhileTheTargetIsBroken, and goes through once it is mended.
 func TestACanaryHaltsWhileTheTargetIsBroken(t *testing.T) {
 	t.Parallel()

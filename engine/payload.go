@@ -220,6 +220,6 @@ func (w *walker) number() {
 
 func (w *walker) refuse(code, detail string) {
 	if w.fault == nil {
-		w.fault = &FieldError{strings.Join(append([]string{"payload"}, w.path...), "."), code, detail}
+		w.fault = &FieldError{fieldPath("payload", w.path), code, detail}
 	}
 }

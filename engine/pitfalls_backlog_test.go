@@ -61,3 +61,22 @@ func loseMany(t testing.TB, pool *pgxpool.Pool, leases, jobs int) {
 		t.Fatal(err)
 	}
 }
+
+// TestALargeLeaseIsTakenBackHoweverSlowTheDatabase: one lease's jobs alone take longer than one call may, and a lease is taken
+// back whole. The reaper must give it the time.
+func TestALargeLeaseIsTakenBackHoweverSlowTheDatabase(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.New(t)
+	const jobs = 800
+	if _, err := pool.Exec(t.Context(), `CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$;
+		CREATE TRIGGER slowly BEFORE INSERT ON job_executions FOR EACH ROW EXECUTE FUNCTION slowly()`); err != nil {
+		t.Fatal(err)
+	}
+	loseMany(t, pool, 1, jobs)
+	c := hasty(nil)
+	c.MaintenanceOnly, c.DBTimeout = true, time.Second
+	start(t, pool, c)
+	within(t, time.Minute, "every lost job stands in line again", func() bool {
+		return one[int](t, pool, "SELECT count(*) FROM job_ready") == jobs
+	})
+}

@@ -298,7 +298,7 @@ func TestACommitWithoutAnAnswerIsNeither(t *testing.T) {
 				plain := dbtest.New(t)
 				c := &cutter{mark: []byte("mark-of-this-job"), before: before}
 				if many {
-					c.mark = []byte("commit")
+					c.mark = []byte("commit\x00") // the statement, not a word in another
 				}
 				client, err := engine.NewClient(engine.ClientConfig{Pool: c.pool(t, plain)})
 				if err != nil {

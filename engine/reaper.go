@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,45 +15,66 @@ const reapBatch = 500 // jobs, and what more the last lease has
 
 // reapOnce takes back the jobs of expired leases. After an outage it gives the
 // living one heartbeat's time to renew theirs first.
-func (e *Engine) reapOnce(ctx context.Context) error {
+func (e *Engine) reapOnce(context.Context) error {
 	if e.troubled.calmFor() < e.cfg.HeartbeatInterval || e.slept() {
 		return nil
 	}
 	for {
-		var rows []dbsqlc.ReapClaimsRow
-		fault.Point("reap.before")
-		err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
-			quiet := e.cfg.HeartbeatInterval
-			rows, err = e.q.ReapClaims(ctx, tx, quiet.Seconds(), e.clock.latest(quiet), e.workerID, e.batches.reap.size(), lostRunLimit, e.cfg.DiscardDead)
-			if err != nil || len(rows) == 0 {
-				return err
-			}
-			fault.Point("reap.open")
-			return e.countReaped(ctx, tx, rows)
-		})
-		e.batches.reap.after(err)
+		rows, err := e.reapStep()
 		if err != nil {
 			return err
 		}
-		if len(rows) > 0 {
-			fault.Point("reap.after")
+		e.reapedAt = wallClock()
+		if len(rows) == 0 {
+			break
 		}
+		fault.Point("reap.after")
 		for i := range rows {
 			e.tellReaped(&rows[i])
 		}
-		if len(rows) == 0 {
-			if _, err := e.q.ShortenLeases(ctx, e.hot, e.cfg.LeaseDuration.Seconds()); err != nil {
-				return err
-			}
-			return e.q.NoteTask(ctx, e.hot, "reaper")
+		if !e.leader.leading() {
+			return nil
 		}
 	}
+	ctx, cancel := e.dbContext()
+	defer cancel()
+	if _, err := e.q.ShortenLeases(ctx, e.hot, e.cfg.LeaseDuration.Seconds()); err != nil {
+		return err
+	}
+	return e.q.NoteTask(ctx, e.hot, "reaper")
+}
+
+// wallClock is without the monotonic clock, which a suspended machine stops.
+func wallClock() time.Time { return time.Now().Round(0) }
+
+// reapStep takes back some leases in a transaction with a time of its own.
+func (e *Engine) reapStep() (rows []dbsqlc.ReapClaimsRow, err error) {
+	within := e.cfg.DBTimeout * e.batches.reap.patience()
+	ctx, cancel := context.WithTimeout(e.db, within)
+	defer cancel()
+	fault.Point("reap.before")
+	err = pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
+		if within > e.cfg.DBTimeout {
+			if err = e.q.StatementTimeout(ctx, tx, strconv.FormatInt(within.Milliseconds(), 10)); err != nil {
+				return err
+			}
+		}
+		quiet := e.cfg.HeartbeatInterval
+		rows, err = e.q.ReapClaims(ctx, tx, quiet.Seconds(), e.clock.latest(quiet), e.workerID, e.batches.reap.size(), lostRunLimit, e.cfg.DiscardDead)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		fault.Point("reap.open")
+		return e.countReaped(ctx, tx, rows)
+	})
+	e.batches.reap.after(err)
+	return rows, err
 }
 
 // slept tells whether this process, and maybe the machine with all its workers,
 // stood still since the last pass; it answers true for one heartbeat after.
 func (e *Engine) slept() bool {
-	now := time.Now().Round(0) // without the monotonic clock, which a suspended machine stops
+	now := wallClock()
 	still := !e.reapedAt.IsZero() && now.Sub(e.reapedAt) > e.cfg.ReaperInterval+e.cfg.HeartbeatInterval+e.cfg.DBTimeout
 	e.reapedAt = now
 	if still {

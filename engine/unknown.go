@@ -78,6 +78,12 @@ func (c *Client) tryOne(ctx context.Context, r request) (Enqueued, error) {
 		return Enqueued{}, lostError{err}
 	}
 	defer conn.Release()
+	if err := c.fit(ctx, pgxSchemas{c.q, conn}, &r); err != nil {
+		if conn.Conn().IsClosed() && r.key == "" {
+			return Enqueued{}, lostError{err}
+		}
+		return Enqueued{}, answered(conn.Conn(), err)
+	}
 	done, err := c.insert(ctx, conn, r, false)
 	return done, answered(conn.Conn(), err)
 }

@@ -87,9 +87,11 @@ WHERE o.id = @id;
 UPDATE operations AS o SET state = 'halted', halted_reason = @reason::text, version = o.version + 1 WHERE o.id = @id;
 
 -- name: SteerOperation :execrows
--- Pause, continue or stop, by a person. No row says that it is in none of the states given.
+-- Pause, continue or stop, by a person. No row says that it is in none of the states given. A
+-- rate's next job stays as far from the last one as it was: else each continue would be one more.
 UPDATE operations AS o SET state = @state, version = o.version + 1, ended_at = CASE WHEN @state::text = 'stopped' THEN now() END,
-  halted_reason = NULL, next_at = now(), step_from = o.done + o.passed_over, step_at = now(),
+  halted_reason = NULL, next_at = now(), step_from = o.done + o.passed_over, step_at = CASE WHEN o.pace = 'rate'
+    THEN greatest(now(), o.step_at + (o.done + o.passed_over - o.step_from) * interval '1 minute' / o.per_minute) ELSE now() END,
   step = CASE WHEN o.pace = 'canary' THEN @first_step::int ELSE o.step END
 WHERE o.id = @id AND o.state = ANY(@from_states::text[]);
 

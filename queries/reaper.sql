@@ -52,6 +52,10 @@ buried AS (
 SELECT m.job_id::uuid AS job_id, m.id AS token, m.worker_id, m.lease_expires_at, m.queue::text AS queue, m.type::text AS type,
   m.attempt::smallint AS attempt, m.crashes::smallint AS crashes, m.outcome FROM moved AS m;
 
+-- name: StatementTimeout :exec
+-- How long each statement of this transaction may take, in milliseconds.
+SELECT set_config('statement_timeout', @ms::text, true);
+
 -- name: Lead :one
 -- Takes or renews leadership; term 0 says that another leads. term rises with each change of hands. An end further ahead
 -- than any term is one that was written before the clock was set back. now is for the watch on that clock.

@@ -172,13 +172,18 @@ SELECT bad.rule::text AS rule, ('lease ' || bad.id)::text AS subject, bad.id::bi
 FROM bad ORDER BY bad.id DESC LIMIT @most::int;
 
 -- name: VerifyActs :many
--- What only an operator does has its row in the trail. An act on many is one row, whose target is not a job: with one of
--- them in the trail a job's own row is not asked for.
+-- What only an operator does has its row in the trail, or that of the operation which acted on it. Another act on many is
+-- one row, whose target is not a job: with one of them in the trail a job's own row is not asked for.
 WITH bulk AS (
   SELECT DISTINCT a.action FROM operator_actions AS a WHERE a.target_kind <> 'job' AND a.action IN ('replay', 'cancel', 'stop', 'discard')),
 act AS MATERIALIZED (
-  SELECT a.target, a.action, count(*) AS n FROM operator_actions AS a
-  WHERE a.target_kind = 'job' AND a.action IN ('replay', 'cancel', 'stop', 'revoke', 'discard') GROUP BY a.target, a.action),
+  SELECT x.target, x.action, count(*) AS n FROM (
+    SELECT a.target, a.action FROM operator_actions AS a
+    WHERE a.target_kind = 'job' AND a.action IN ('replay', 'cancel', 'stop', 'revoke', 'discard')
+    UNION ALL
+    SELECT o.job_id::text, p.action FROM operations AS p JOIN operation_jobs AS o ON o.operation_id = p.id AND o.acted_at IS NOT NULL
+    WHERE EXISTS (SELECT 1 FROM operator_actions AS a WHERE a.target_kind = 'operation' AND a.target = p.id::text AND a.action = 'operation ' || p.action)) AS x
+  GROUP BY x.target, x.action),
 bad AS (
   SELECT j.id::text AS subject, NULL::bigint AS token,
     format('replayed %s times, %s of them are in the trail', j.replays, coalesce(act.n, 0)) AS detail

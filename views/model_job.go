@@ -1,5 +1,7 @@
 package views
 
+import "strconv"
+
 // JobsList is the list of jobs.
 type JobsList struct {
 	Frame   Frame
@@ -73,10 +75,30 @@ type Job struct {
 
 // Why says why a job is not running: the headline with what helps, then every check.
 type Why struct {
+	Title   string // the question
 	Text    string
 	State   State
 	Actions []Action
 	Checks  []WhyCheck
+}
+
+// asked are the checks that say something, or those that do not matter where the
+// job stands.
+func (w Why) asked(matters bool) []WhyCheck {
+	var list []WhyCheck
+	for _, c := range w.Checks {
+		if (c.Verdict != "not_applicable") == matters {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (w Why) restText(n int) string {
+	if n == 1 {
+		return "1 check that does not matter now"
+	}
+	return strconv.Itoa(n) + " checks that do not matter now"
 }
 
 // CheckVerdict is how a check came out: passed, failed or not_applicable.

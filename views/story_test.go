@@ -255,7 +255,7 @@ func storyMask(key string) bool { return key == "card" }
 
 func storyWhy() *Why {
 	text := "It waits out its backoff after attempt 3 of 5: due in 27 s. The delay is 36 s, drawn between 0 s and 40 s."
-	return &Why{
+	return &Why{Title: "Why is this job not running?",
 		Text: text, State: StateRetrying,
 		Actions: []Action{{Kind: "run_now", Text: "Run now", Label: "Run now: job 0c9b5e10", Href: "/console/jobs/" + storyJob + "/run-now", Post: true, Fields: []Field{{Name: "version", Value: "1"}}}},
 		Checks: []WhyCheck{

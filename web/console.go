@@ -117,6 +117,8 @@ func whatToDo(code string, status int) string {
 		return "status is the job's state now. Somebody was there before."
 	case "payload-too-large":
 		return "Keep large data elsewhere and put its address into the payload."
+	case "request-timeout":
+		return "Nothing was done. Send the whole body at once, on a new connection; REQUEST_TIMEOUT is the limit."
 	case "precondition-required", "precondition-failed":
 		return "Read the job again, and send its ETag as If-Match."
 	case "rate-limited":

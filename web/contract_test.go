@@ -100,10 +100,18 @@ func TestEveryProblemHasARequestThatMeetsIt(t *testing.T) {
 			return s.ask("POST", operationsPath, `{"action":"replay","queue":"moved","expected":100}`)
 		},
 		"payload-too-large": func() reply { return s.post(`{"type":"email","payload":{"x":"` + strings.Repeat("y", 262144) + `"}}`) },
+		"request-timeout": func() reply {
+			hasty := away(func(c *Config) { c.RequestTimeout = 300 * time.Millisecond })
+			return hasty.send("POST", "/api/v1/jobs", slowBody{}, "Authorization", "Bearer "+apiToken, "Content-Type", "application/json")
+		},
 		"unsupported-media-type": func() reply {
 			return s.do("POST", "/api/v1/jobs", "type=email", "Content-Type", "application/x-www-form-urlencoded")
 		},
 		"validation-failed": func() reply { return s.post(`{"typ":"email"}`) },
+		"schema-violation": func() reply {
+			s.ask("PUT", "/api/v1/types/strict/schema", `{"schema":{"required":["to"]}}`)
+			return s.post(`{"type":"strict"}`)
+		},
 		"idempotency-key-reused": func() reply {
 			s.post(`{"type":"email"}`, "Idempotency-Key", "reused")
 			return s.post(`{"type":"sms"}`, "Idempotency-Key", "reused")

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -86,12 +87,28 @@ func (s *site) operatorActs() []operatorAct {
 		high := engine.PriorityHigh
 		return s.client.Edit(ctx, id, engine.Edit{Priority: &high}, a)
 	}
-	job, operation := "/api/v1/jobs/:id", "/api/v1/operations/:id"
+	typ := func() string { return uuid.NewString() }
+	withSchema := func() string {
+		name := typ()
+		_, err := s.client.SetTypeSchema(s.t.Context(), name, json.RawMessage(`{}`), by)
+		must(err)
+		return name
+	}
+	setSchema := func(ctx context.Context, id engine.ID, a engine.Actor) error {
+		_, err := s.client.SetTypeSchema(ctx, id.String(), json.RawMessage(`{}`), a)
+		return err
+	}
+	removeSchema := func(ctx context.Context, id engine.ID, a engine.Actor) error {
+		return s.client.RemoveTypeSchema(ctx, id.String(), a)
+	}
+	job, operation, schema := "/api/v1/jobs/:id", "/api/v1/operations/:id", "/api/v1/types/:type/schema"
 	return []operatorAct{
 		{"Cancel", "cancel", "job", waiting, "DELETE " + job, "POST /console/jobs/:id/cancel", "", nil, s.client.Cancel},
 		{"RequestStop", "stop", "job", running, "POST " + job + "/stop", "POST /console/jobs/:id/stop", "", nil, s.client.RequestStop},
 		{"RunNow", "run_now", "job", later, "POST " + job + "/run-now", "POST /console/jobs/:id/run-now", "", nil, s.client.RunNow},
 		{"Edit", "edit", "job", later, "PATCH " + job, "", `,"priority":3`, nil, edit},
+		{"SetTypeSchema", "set_schema", "type", typ, "PUT " + schema, "", `,"schema":{}`, nil, setSchema},
+		{"RemoveTypeSchema", "remove_schema", "type", withSchema, "DELETE " + schema, "", "", nil, removeSchema},
 		{"Replay", "replay", "job", s.buried, "POST /api/v1/dlq/:id/replay", "POST /console/dlq/:id/replay", "", nil, s.client.Replay},
 		{"Discard", "discard", "job", s.buried, "POST /api/v1/dlq/:id/discard", "POST /console/dlq/:id/discard", "", nil, s.client.Discard},
 		{"Restore", "restore", "job", discarded, "POST /api/v1/dlq/:id/restore", "POST /console/dlq/:id/restore", "", nil, s.client.Restore},
@@ -105,13 +122,16 @@ func (s *site) operatorActs() []operatorAct {
 	}
 }
 
+// fillType is fill for an act on a type, whose name stands for its id here.
+func fillType(route, id string) string { return fill(strings.Replace(route, ":type", id, 1), id) }
+
 // doors are the ways to do an act; each answers whether it was done.
 func (s *site) doors(act operatorAct) map[string]func(id string) (bool, string) {
 	const why = "INC-204"
 	send := func(door, agent string) func(string) (bool, string) {
 		return func(id string) (bool, string) {
 			method, path, _ := strings.Cut(act.api, " ")
-			got := s.send(method, fill(path, id), strings.NewReader(`{"reason":"`+why+`"`+act.body+`}`), "Content-Type", "application/json", "User-Agent", agent, "If-Match", "*")
+			got := s.send(method, fillType(path, id), strings.NewReader(`{"reason":"`+why+`"`+act.body+`}`), "Content-Type", "application/json", "User-Agent", agent, "If-Match", "*")
 			return got.status < 300, fmt.Sprint(got.status, " ", got.body)
 		}
 	}

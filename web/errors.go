@@ -45,9 +45,11 @@ var codes = map[string]struct {
 	"precondition-failed":       {http.StatusPreconditionFailed, "The job is no longer what If-Match names"},
 	"operation-state":           {http.StatusConflict, "The operation does not stand where this applies"},
 	"count-moved":               {http.StatusConflict, "The selection is no longer what its preview told"},
+	"request-timeout":           {http.StatusRequestTimeout, "The body came too slowly"},
 	"payload-too-large":         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	"unsupported-media-type":    {http.StatusUnsupportedMediaType, "The body must be plain JSON"},
 	"validation-failed":         {http.StatusUnprocessableEntity, "The request was not accepted"},
+	"schema-violation":          {http.StatusUnprocessableEntity, "The payload does not fit the schema of its type"},
 	"idempotency-key-reused":    {http.StatusUnprocessableEntity, "The key was used with other content"},
 	"idempotency-key-in-flight": {http.StatusConflict, "The first call with this key has not finished"},
 	"unique-conflict":           {http.StatusConflict, "Another job holds the unique key"},
@@ -122,6 +124,8 @@ func problemOf(err error) problem {
 		return problem{Code: "not-found", Detail: "No operation has this id."}
 	case errors.Is(err, engine.ErrNothingSelected):
 		return problem{Code: "not-found", Detail: "No job fits the selection. Nothing was done."}
+	case errors.Is(err, engine.ErrNoTypeSchema):
+		return problem{Code: "not-found", Detail: "No schema is set for this type: any JSON object is a payload of it."}
 	case errors.Is(err, engine.ErrJobNotFound):
 		return problem{Code: "not-found", Detail: "No job has this id, or its history is no longer kept."}
 	case errors.Is(err, inspect.ErrNoResult):

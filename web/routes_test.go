@@ -40,6 +40,10 @@ func TestEveryRouteAnswers(t *testing.T) {
 	paused := operation()
 	s.ask("POST", operationsPath+"/"+paused+"/pause", "")
 
+	for _, typ := range []string{"letter", "sms"} {
+		s.ask("PUT", "/api/v1/types/"+typ+"/schema", `{"schema":{"type":"object"}}`)
+	}
+
 	answers := map[string]struct {
 		path, body string
 		status     int
@@ -81,6 +85,9 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/pause":    {operationsPath + "/" + operation() + "/pause", "", 200, []string{"status"}},
 		"POST /api/v1/operations/:id/continue": {operationsPath + "/" + paused + "/continue", "", 200, []string{"status"}},
 		"POST /api/v1/operations/:id/stop":     {operationsPath + "/" + operation() + "/stop", `{"reason":"enough"}`, 200, []string{"ended_at"}},
+		"GET /api/v1/types/:type/schema":       {"/api/v1/types/sms/schema", "", 200, []string{"schema", "type"}},
+		"PUT /api/v1/types/:type/schema":       {"/api/v1/types/sms/schema", `{"schema":{"required":["to"]}}`, 200, []string{"updated_at"}},
+		"DELETE /api/v1/types/:type/schema":    {"/api/v1/types/letter/schema", `{"reason":"too strict"}`, 204, nil},
 		"GET /api/v1/workers":                  {"/api/v1/workers", "", 200, []string{"data"}},
 		"GET /api/v1/audit":                    {"/api/v1/audit", "", 200, []string{"data", "0", "action"}},
 		"GET /api/v1/openapi.json":             {"/api/v1/openapi.json", "", 200, []string{"openapi"}},

@@ -76,7 +76,7 @@ func TestARequestThatTakesTooLongIs503(t *testing.T) {
 		t.Errorf("two requests took %s, want 300ms each", took)
 	}
 	slow := s.send("POST", "/api/v1/jobs", slowBody{}, "Authorization", "Bearer "+apiToken, "Content-Type", "application/json")
-	slow.refused("a body that never comes", http.StatusServiceUnavailable, "timeout", "")
+	slow.refused("a body that never comes", http.StatusRequestTimeout, "request-timeout", "")
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatalf("rollback: %v", err)
 	}

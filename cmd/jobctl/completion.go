@@ -52,7 +52,7 @@ var (
 // longest that fits holds.
 var argWords = map[string]words{
 	"jobs": jobWords(""), "jobs stop": jobWords("leased"), "jobs enqueue": typeWords, "dlq": deadWords(false), "dlq restore": deadWords(true),
-	"queues": queueWords, "operations": operationWords,
+	"queues": queueWords, "types": typeWords, "operations": operationWords,
 }
 
 // addCompletions lets every command of the tree complete what it takes.

@@ -28,6 +28,7 @@ type problem struct {
 var exitsByCode = map[string]int{
 	"idempotency-key-reused": exitConflict, // 422, since no state is in the way
 	"unique-conflict":        exitConflict,
+	"request-timeout":        exitUnreachable,
 	"timeout":                exitUnreachable,
 	"unavailable":            exitUnreachable,
 }
@@ -48,9 +49,11 @@ var steps = map[string]string{
 	"version-conflict":          "Look at it again, then repeat it: jobctl jobs get %s",
 	"operation-state":           "See where it stands with: jobctl operations list",
 	"count-moved":               "Look at the new number with --dry-run, then repeat it.",
+	"request-timeout":           "Repeat it; if it stays so, the line to the server is too slow for a body of this size.",
 	"payload-too-large":         "Store the data elsewhere and put a reference to it into the payload.",
 	"unsupported-media-type":    "Something between changes what jobctl sends; ask the server directly with --server.",
 	"validation-failed":         "Correct what is named above and repeat it.",
+	"schema-violation":          "Correct the payload; jobctl types schema get shows what its type asks for.",
 	"idempotency-key-reused":    "Use another --key, or look at the first job with: jobctl jobs get %s",
 	"idempotency-key-in-flight": "Repeat it in a second.",
 	"unique-conflict":           "Look at the job that holds the key with: jobctl jobs get %s",

@@ -13,8 +13,8 @@ var exitsOfProblems = map[string]int{
 	"malformed-json": exitFailed, "bad-query": exitFailed, "unauthenticated": exitNotAllowed, "forbidden": exitNotAllowed, "not-found": exitNotFound,
 	"method-not-allowed": exitFailed, "not-cancellable": exitConflict, "not-running": exitConflict, "not-waiting": exitConflict, "not-dead": exitConflict,
 	"already-replayed": exitConflict, "version-conflict": exitConflict, "operation-state": exitConflict, "count-moved": exitConflict,
-	"payload-too-large": exitFailed, "unsupported-media-type": exitFailed, "validation-failed": exitFailed, "idempotency-key-reused": exitConflict,
-	"idempotency-key-in-flight": exitConflict, "precondition-required": exitFailed, "precondition-failed": exitConflict, "rate-limited": exitFailed, "unique-conflict": exitConflict, "timeout": exitUnreachable, "unavailable": exitUnreachable, "internal": exitFailed,
+	"payload-too-large": exitFailed, "unsupported-media-type": exitFailed, "validation-failed": exitFailed, "schema-violation": exitFailed, "idempotency-key-reused": exitConflict,
+	"idempotency-key-in-flight": exitConflict, "precondition-required": exitFailed, "precondition-failed": exitConflict, "rate-limited": exitFailed, "unique-conflict": exitConflict, "request-timeout": exitUnreachable, "timeout": exitUnreachable, "unavailable": exitUnreachable, "internal": exitFailed,
 }
 
 var helpLine = regexp.MustCompile(`<code[^>]*>([a-z-]+)</code></t[dh]>\s*<td[^>]*>(\d{3})<`)

@@ -79,7 +79,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is asked of the server")
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, as with NO_COLOR or TERM=dumb")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do harm without asking; needed where no terminal is")
-	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newWorkersCommand(a), newDLQCommand(a), newOperationsCommand(a), newAuditCommand(a),
+	root.AddCommand(newVersionCommand(a), a.watched(newStatusCommand(a)), newJobsCommand(a), newQueuesCommand(a), newTypesCommand(a), newWorkersCommand(a), newDLQCommand(a), newOperationsCommand(a), newAuditCommand(a),
 		newMigrateCommand(a), newUsersCommand(a), newTokensCommand(a), newVerifyCommand(a), newDoctorCommand(a), newSimulateCommand(a), newBenchCommand(a))
 	root.InitDefaultCompletionCmd("help")
 	explainCompletion(root)

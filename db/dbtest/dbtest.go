@@ -8,6 +8,7 @@ package dbtest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,3 +105,26 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 }
 
 func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// ForExample is [New] for an Example, which has no t: done closes the pool and drops
+// the database. It panics where New would fail the test.
+func ForExample() (pool *pgxpool.Pool, done func()) {
+	c, err := shared()
+	must(err)
+	name, err := c.clone()
+	must(err)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	pool, err = db.Open(ctx, db.PoolConfig{URL: withDatabase(c.url, name), MaxConns: poolConns})
+	must(err)
+	return pool, func() {
+		pool.Close()
+		must(c.drop(name))
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("example database: %v", err))
+	}
+}

@@ -64,9 +64,9 @@ var All = []Mutant{
   RETURNING`}},
 		[]Suite{life("stale_worker_cannot_complete"), leases}},
 	{"reap-without-lock", "the reaper takes a lease that was renewed since it looked",
-		[]Edit{{reaperSQL, "DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(\n    SELECT c.ctid FROM job_claims AS c WHERE c.lease_expires_at < now()",
-			"DELETE FROM job_claims AS k WHERE k.id = ANY(ARRAY(\n    SELECT c.id FROM job_claims AS c WHERE c.lease_expires_at < now()"},
-			{reaperSQL, "ORDER BY c.id LIMIT $4::int FOR UPDATE SKIP LOCKED))", "ORDER BY c.id LIMIT $4::int))"}},
+		[]Edit{{reaperSQL, "DELETE FROM job_claims AS k WHERE k.ctid = ANY(ARRAY(\n    SELECT x.ctid FROM (\n      SELECT y.ctid, sum(",
+			"DELETE FROM job_claims AS k WHERE k.id = ANY(ARRAY(\n    SELECT x.id FROM (\n      SELECT y.id, sum("},
+			{reaperSQL, "ORDER BY c.id LIMIT 100 FOR UPDATE SKIP LOCKED) AS y) AS x", "ORDER BY c.id LIMIT 100) AS y) AS x"}},
 		[]Suite{renewed}},
 	{"attempt-counted-late", "a failure is not among the attempts that the job takes along",
 		[]Edit{{"engine/outcome.go", "carried: row.Attempt, class: classOf(err)", "carried: row.Attempt - 1, class: classOf(err)"}},
@@ -126,7 +126,7 @@ var All = []Mutant{
 		[]Edit{{"db/migrations/20261130150100_unique_doors.sql", keyByConflict, keyBySelect}},
 		[]Suite{keys}},
 	{"reaper-leaves-the-run-open", "a lost run goes back to line without its execution",
-		[]Edit{{"engine/reaper.go", "			return e.countReaped(ctx, tx, rows)\n", `			for _, r := range rows {
+		[]Edit{{"engine/reaper.go", "		return e.countReaped(ctx, tx, rows)\n", `		for _, r := range rows {
 				if _, err := tx.Exec(ctx, "DELETE FROM job_executions WHERE job_id = $1 AND fencing_token = $2", r.JobID, r.Token); err != nil {
 					return err
 				}

@@ -34,11 +34,15 @@ var (
 //   - a batch that takes Ahead jobs more takes it, one that takes Ahead does not.
 func TestNothingInTheWayMeansTheNextClaimTakesIt(t *testing.T) {
 	s := newStage(t)
+	worlds := int64(*explainWorlds)
+	if testing.Short() {
+		worlds = min(worlds, 60)
+	}
 	first := *explainSeed
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
-	t.Logf("%d worlds from seed %d: repeat one with -explain.seed N -explain.worlds 1", *explainWorlds, first)
+	t.Logf("%d worlds from seed %d: repeat one with -explain.seed N -explain.worlds 1", worlds, first)
 	var next atomic.Int64
 	var seen tallies
 	var wg sync.WaitGroup
@@ -46,7 +50,7 @@ func TestNothingInTheWayMeansTheNextClaimTakesIt(t *testing.T) {
 		wg.Go(func() {
 			for !t.Failed() {
 				n := next.Add(1) - 1
-				if n >= int64(*explainWorlds) {
+				if n >= worlds {
 					return
 				}
 				seed := first + uint64(n)
@@ -59,7 +63,7 @@ func TestNothingInTheWayMeansTheNextClaimTakesIt(t *testing.T) {
 	wg.Wait()
 	t.Logf("jobs: %d with nothing in the way, %d that only lack a worker, %d behind others, %d suspects next, %d suspects that wait, %d kept back",
 		seen.claimable.Load(), seen.lackWorker.Load(), seen.behind.Load(), seen.suspectNext.Load(), seen.suspectWaits.Load(), seen.keptBack.Load())
-	if *explainWorlds >= 100 {
+	if worlds >= 100 {
 		for name, n := range map[string]*atomic.Int64{"nothing in the way": &seen.claimable, "only lacks a worker": &seen.lackWorker, "behind others": &seen.behind,
 			"a suspect that is next": &seen.suspectNext, "a suspect that waits": &seen.suspectWaits, "kept back": &seen.keptBack} {
 			if n.Load() < 20 {

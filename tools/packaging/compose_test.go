@@ -232,6 +232,7 @@ func TestContainersAreGivenTimeToDrain(t *testing.T) {
 var notPassed = map[string]string{
 	"APP_DEBUG": "production refuses it", "DATABASE_URL": "the DB_ parts say where", "DB_MIGRATE_URL": "there is no pooler",
 	"SMTP_USER": "the catcher asks for none", "SMTP_PASSWORD": "the catcher asks for none", "JOBCTL_SERVER": "its default is right in the server's container",
+	"JOBCTL_PROFILE": "JOBCTL_TOKEN is given, and the container holds no file of profiles",
 }
 
 // Every setting is fixed, or can be set from .env; and nothing is set that nobody reads.

@@ -145,6 +145,9 @@ func (a *API) enqueueAll(c echo.Context, key string, jobs []*enqueueRequest) err
 	}
 	done, replayed, err := a.Engine.EnqueueManyOnce(c.Request().Context(), key, items)
 	if err != nil {
+		for i, job := range jobs {
+			err = job.asGiven("items."+strconv.Itoa(i)+".", err)
+		}
 		return bulkError(err)
 	}
 	out, status := manyJSON{Jobs: make([]enqueuedJSON, len(done))}, http.StatusOK
@@ -228,7 +231,7 @@ func (a *API) enqueueEach(c echo.Context, jobs []*enqueueRequest) error {
 	for n, r := range results {
 		i := place[n]
 		if r.Err != nil {
-			refuse(i, itemError(r.Err, i))
+			refuse(i, itemError(jobs[i].asGiven("", r.Err), i))
 			continue
 		}
 		job := enqueuedOf(r.Enqueued)

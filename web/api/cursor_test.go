@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"encoding/base64"
 	"errors"
 	"net/url"
@@ -131,4 +132,35 @@ func TestAChangedSecretIsLearnt(t *testing.T) {
 	if _, err := (&cursors{secretOf: store.read}).read(t.Context(), &query{values: url.Values{"cursor": {old}}}, "jobs"); !errors.Is(err, store.err) {
 		t.Errorf("without a database: %v", err)
 	}
+}
+
+// FuzzCursor: no text but what was signed here is a cursor, whatever it holds, and what
+// was signed is read back as it was.
+func FuzzCursor(f *testing.F) {
+	store := newStore("a")
+	s := &cursors{secretOf: store.read}
+	for _, c := range []cursor{{Of: listed("jobs", nil), Before: uuid.UUID{1}}, {Of: listed("jobs", nil), N: 1 << 62}, {Of: "other"}} {
+		text, err := s.write(f.Context(), c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, []byte(`{"of":"x"}`))
+	}
+	f.Add("eyJvZiI6IiJ9", []byte("null"))
+	f.Add("", []byte(nil))
+	f.Add("=-_", []byte(`{"of":1e400,"b":"\ud83d"}`))
+	f.Fuzz(func(t *testing.T, text string, place []byte) {
+		c, bad := readCursor(t, s, "jobs", text, nil)
+		signed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+		at := len(signed) - signatureBytes
+		mine := err == nil && at > 0 && hmac.Equal(signature(store.secret, signed[:at]), signed[at:])
+		if !mine && (len(bad) != 1 || bad[0].Parameter != "cursor" || c.Before != uuid.Nil || c.N != 0) {
+			t.Errorf("%q is taken for a cursor: %+v, %v", text, c, bad)
+		}
+		// A place that was signed, but is none, or of another list.
+		forged := base64.RawURLEncoding.EncodeToString(append(bytes.Clone(place), signature(store.secret, place)...))
+		if c, bad := readCursor(t, s, "jobs", forged, nil); len(bad) == 0 && c.Of != listed("jobs", url.Values{}) {
+			t.Errorf("%q leads to another list: %+v", place, c)
+		}
+	})
 }

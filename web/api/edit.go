@@ -18,8 +18,8 @@ var editFields = []string{"priority", "run_at", "scheduled_at", "max_attempts", 
 type editRequest struct {
 	enqueueRequest // for its ways to read a value
 
-	edit   engine.Edit
-	reason string
+	edit engine.Edit
+	why  string
 }
 
 // editJob changes a job that waits and is what the caller read.
@@ -42,7 +42,7 @@ func (a *API) editJob(c echo.Context) error {
 	if c.Request().Header.Get("If-Match") == "" {
 		return &RequestError{Code: "precondition-required", Detail: "Read the job, and send its ETag as If-Match; or * to edit whatever it is by now."}
 	}
-	ctx, actor := c.Request().Context(), a.actor(c, q.reason)
+	ctx, actor := c.Request().Context(), a.actor(c, q.why)
 	job, err := a.Read.Job(ctx, id)
 	if err == nil && !auth.Caller(c).MayTouch(job.Queue) {
 		err = engine.ErrJobNotFound
@@ -65,7 +65,7 @@ func (a *API) editJob(c echo.Context) error {
 	case strings.TrimSpace(c.Request().Header.Get("If-Match")) != "*":
 		actor.Version = job.Version
 	}
-	err = a.Engine.Edit(ctx, id, q.edit, actor)
+	err = q.asGiven("", a.Engine.Edit(ctx, id, q.edit, actor))
 	var state *engine.StateError
 	if errors.As(err, &state) {
 		a.Acts.OperatorAction("edit", "refused")
@@ -127,9 +127,7 @@ func (q *editRequest) field(m member) {
 	case "payload":
 		q.edit.Payload = m.value
 	case "reason":
-		if q.reason = q.text(m); len(q.reason) > 1000 {
-			q.refuse(m.at, "too-long", "at most 1000 bytes")
-		}
+		q.why = q.reason(m)
 	default:
 		q.refuse(m.at, "unknown-field", unknown(m.name, editFields))
 	}

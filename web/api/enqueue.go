@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -218,6 +219,22 @@ func (q *enqueueRequest) instant(m member) time.Time {
 	return t.UTC()
 }
 
+// asGiven is an error of the engine's, which has one name for what callers may call
+// run_at or scheduled_at, under the name they gave. prefix is the job's place.
+func (q *enqueueRequest) asGiven(prefix string, err error) error {
+	var invalid *engine.ValidationError
+	if !q.given["scheduled_at"] || !errors.As(err, &invalid) {
+		return err
+	}
+	fields := slices.Clone(invalid.Fields)
+	for i, f := range fields {
+		if f.Field == prefix+"run_at" {
+			fields[i].Field = prefix + "scheduled_at"
+		}
+	}
+	return &engine.ValidationError{Fields: fields}
+}
+
 // idempotencyKey takes the header's key and holds it against the body's.
 func (q *enqueueRequest) idempotencyKey(c echo.Context) error {
 	key, err := idempotencyHeader(c)
@@ -292,16 +309,27 @@ func (a *API) reason(c echo.Context) (string, error) {
 	for _, m := range members {
 		if m.name != "reason" {
 			q.refuse(m.at, "unknown-field", unknown(m.name, []string{"reason"}))
-		} else if fault := brokenText(m.value); fault != "" {
-			q.refuse(m.at, "invalid", fault)
-		} else if reason = q.text(m); len(reason) > 1000 {
-			q.refuse(m.at, "too-long", "at most 1000 bytes")
+			continue
 		}
+		reason = q.reason(m)
 	}
 	if len(q.bad) > 0 {
 		return "", flawed(q.bad...)
 	}
 	return reason, nil
+}
+
+// reason reads why somebody acts.
+func (q *enqueueRequest) reason(m member) string {
+	if fault := brokenText(m.value); fault != "" {
+		q.refuse(m.at, "invalid", fault)
+		return ""
+	}
+	reason := q.text(m)
+	if len(reason) > 1000 {
+		q.refuse(m.at, "too-long", "at most 1000 bytes")
+	}
+	return reason
 }
 
 // inOrder sorts complaints as the documentation lists the fields.

@@ -44,7 +44,7 @@ func (a *API) createJob(c echo.Context) error {
 	q.traceContext(c)
 	done, err := a.Engine.Enqueue(c.Request().Context(), q.args, q.options)
 	if err != nil {
-		return err
+		return q.asGiven("", err)
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderLocation, "/api/v1/jobs/"+done.ID.String())

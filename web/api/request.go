@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/web/auth"
 )
 
 // RequestError is a request that was not understood or not accepted. Code is one
@@ -48,7 +50,7 @@ type mark struct {
 func FieldsError(fields []engine.FieldError) *RequestError {
 	flaws := make([]Flaw, len(fields))
 	for i, f := range fields {
-		flaws[i] = flaw(at(strings.Split(strings.ToValidUTF8(f.Field, "\ufffd"), ".")...), f.Code, f.Detail)
+		flaws[i] = flaw(strings.ToValidUTF8(at(f.Path()...), "\ufffd"), f.Code, f.Detail)
 	}
 	return flawed(flaws...)
 }
@@ -58,7 +60,11 @@ func flawed(flaws ...Flaw) *RequestError {
 	if len(flaws) != 1 {
 		detail = fmt.Sprintf("%d fields need attention.", len(flaws))
 	}
-	return &RequestError{Code: "validation-failed", Detail: detail, Flaws: flaws}
+	code := "validation-failed"
+	if !slices.ContainsFunc(flaws, func(f Flaw) bool { return f.Code != "schema" }) {
+		code = "schema-violation"
+	}
+	return &RequestError{Code: code, Detail: detail, Flaws: flaws}
 }
 
 func flaw(pointer, code, detail string) Flaw {
@@ -104,18 +110,10 @@ func readBody(c echo.Context, most int64, rule string) ([]byte, error) {
 		return nil, tooLarge
 	}
 	if err != nil {
-		return nil, readError(err)
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+		return nil, auth.ReadError(err, "malformed-json")
 	}
 	return body, nil
-}
-
-// readError tells a caller that was too slow from one that broke off.
-func readError(err error) error {
-	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return err
-	}
-	return &RequestError{Code: "malformed-json", Detail: "The body ended early."}
 }
 
 // member is one field of the top object, its value as sent.

@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
@@ -38,6 +39,9 @@ type Engine interface {
 	PauseOperation(ctx context.Context, id engine.ID, a engine.Actor) error
 	ContinueOperation(ctx context.Context, id engine.ID, a engine.Actor) error
 	StopOperation(ctx context.Context, id engine.ID, a engine.Actor) error
+	TypeSchema(ctx context.Context, typ string) (engine.TypeSchema, error)
+	SetTypeSchema(ctx context.Context, typ string, text json.RawMessage, a engine.Actor) (engine.TypeSchema, error)
+	RemoveTypeSchema(ctx context.Context, typ string, a engine.Actor) error
 }
 
 // Reader is what the API reads.
@@ -125,6 +129,9 @@ func (a *API) Mount(e *echo.Echo) {
 	e.GET("/api/v1/jobs/:id/result", a.getResult, read)
 	e.GET("/api/v1/queues", a.listQueues, read)
 	e.GET("/api/v1/queues/:name", a.getQueue, read)
+	e.GET("/api/v1/types/:type/schema", a.getTypeSchema, read)
+	e.PUT("/api/v1/types/:type/schema", a.setTypeSchema, auth.RequireScope(auth.ScopeAdmin), everyQueue)
+	e.DELETE("/api/v1/types/:type/schema", a.removeTypeSchema, auth.RequireScope(auth.ScopeAdmin), everyQueue)
 	e.GET("/api/v1/dlq", a.listDead, read, byQueue)
 	e.GET("/api/v1/dlq/:id", a.getDead, read)
 	e.POST("/api/v1/dlq/:id/replay", a.replay, dead)

@@ -168,7 +168,8 @@ func loginFields(c echo.Context) (url.Values, error) {
 		return nil, &Refusal{Code: "payload-too-large", Detail: "The form is larger than 16 KiB."}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read form: %w", err)
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+		return nil, ReadError(err, "bad-query")
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {

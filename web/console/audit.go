@@ -113,6 +113,8 @@ func (k *Console) targetOf(a *inspect.Action) views.Link {
 		if id, err := parseID(a.Target); err == nil {
 			return views.Link{Text: "operation " + shortID(id), Href: k.url("/operations/" + id.String())}
 		}
+	case "type":
+		return views.Link{Text: "type " + a.Target, Href: k.url("/types/" + escape(a.Target))}
 	case "queue":
 		return views.Link{Text: a.Target, Href: k.url("/queues/" + escape(a.Target))}
 	}
@@ -151,6 +153,7 @@ var actionWords = map[string]struct {
 	"replay": {"Replayed", views.StateReplayed, "rotate-ccw"}, "discard": {"Discarded", views.StateDiscarded, "trash"},
 	"restore": {"Restored", views.StateDead, "corner"}, "cancel": {"Cancelled", views.StateCancelled, "ban"},
 	"run_now": {"Brought forward", views.StateReady, "zap"}, "edit": {"Edited", views.StateReady, "pencil"},
+	"set_schema": {"Schema set", views.StateActive, "pencil"}, "remove_schema": {"Schema removed", views.StateStopped, "trash"},
 	"stop":  {"Stop requested", views.StateLate, "octagon-x"},
 	"pause": {"Paused", views.StatePaused, "circle-pause"}, "resume": {"Resumed", views.StateActive, "play"},
 	"operation replay": {"Replay of many", views.StateReplayed, "list-checks"}, "operation discard": {"Discard of many", views.StateDiscarded, "list-checks"},

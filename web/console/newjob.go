@@ -243,10 +243,10 @@ func problemsOf(err error) []views.Problem {
 	case errors.As(err, &invalid):
 		var list []views.Problem
 		for _, f := range invalid.Fields {
-			field, path, _ := strings.Cut(f.Field, ".")
-			text := f.Detail
-			if path != "" {
-				text = cut(printable(path), 100) + ": " + text
+			steps := f.Path()
+			field, text := steps[0], f.Detail
+			if len(steps) > 1 {
+				text = cut(printable(strings.Join(steps[1:], ".")), 100) + ": " + text
 			}
 			switch field {
 			case "idempotency_key":

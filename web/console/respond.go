@@ -183,7 +183,8 @@ func (k *Console) form(c echo.Context, limit int64) (url.Values, error) {
 		return nil, &auth.Refusal{Code: "payload-too-large", Detail: "The form is larger than " + size(limit) + "."}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read form: %w", err)
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+		return nil, auth.ReadError(err, "bad-query")
 	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil {

@@ -150,6 +150,7 @@ type Console struct {
 	Config
 	board *board
 	mask  func(key string) bool
+	since time.Time // when it began to look
 }
 
 // New returns the console; [Console.Mount] puts it on a router.
@@ -176,7 +177,7 @@ func New(c Config) *Console {
 	if c.MaxAttempts <= 0 {
 		c.MaxAttempts = engine.DefaultMaxAttempts
 	}
-	return &Console{Config: c, board: newBoard(c.Read), mask: masker(c.Mask)}
+	return &Console{Config: c, board: newBoard(c.Read), mask: masker(c.Mask), since: time.Now()}
 }
 
 // Owns tells whether a path belongs to the console, so that its errors are pages.

@@ -19,10 +19,13 @@ type signs struct {
 	Target            time.Duration // how long a ready job may wait
 	// ReaperAge is the time since the last pass; negative if there was none yet.
 	ReaperAge, ReaperInterval time.Duration
-	Runs5, Failed5            int64
-	Deaths                    inspect.Deaths
-	Reaped5                   int64
-	LostWorkers               int
+	// Watched is how long this process has been looking: the first pass of a new
+	// installation is not late before three intervals of it.
+	Watched        time.Duration
+	Runs5, Failed5 int64
+	Deaths         inspect.Deaths
+	Reaped5        int64
+	LostWorkers    int
 }
 
 // Failures are a sign from this many runs on: two of three say nothing.
@@ -111,8 +114,8 @@ func (s signs) reaper() []finding {
 	}
 	what := "the reaper has been silent for " + span(s.ReaperAge)
 	if s.ReaperAge < 0 {
-		if len(s.Queues) == 0 {
-			return nil // nothing was ever enqueued
+		if len(s.Queues) == 0 || s.Watched <= 3*s.ReaperInterval {
+			return nil // nothing was ever enqueued, or it is about to run
 		}
 		what = "the reaper has not run yet"
 	}
@@ -213,7 +216,7 @@ func filled(words ...string) []string {
 // signs are read off the last good figures, nil if there are none; trouble is what
 // went wrong with the newest reading.
 func (k *Console) signs(f *figures, trouble error) signs {
-	s := signs{Target: k.LatencyTarget, ReaperInterval: k.ReaperInterval, ReaperAge: -1}
+	s := signs{Target: k.LatencyTarget, ReaperInterval: k.ReaperInterval, ReaperAge: -1, Watched: time.Since(k.since)}
 	if trouble != nil {
 		s.Late = isDeadline(trouble)
 		s.Unreachable, s.Stale = !s.Late, f.staleSince()

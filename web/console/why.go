@@ -18,7 +18,10 @@ func (v *visit) why(d dossier) *views.Why {
 		return nil
 	}
 	head := x.Headline()
-	w := &views.Why{Text: head.Text, State: v.whyState(&d.job, head)}
+	w := &views.Why{Title: "Why is this job not running?", Text: head.Text, State: v.whyState(&d.job, head)}
+	if x.State == engine.StateLeased {
+		w.Title = "Where does this job stand?"
+	}
 	if a, ok := v.help(&d.job, head); ok {
 		w.Actions = []views.Action{a}
 	}
@@ -92,6 +95,9 @@ func (v *visit) evidenceFacts(list []inspect.Evidence) (facts []views.Fact) {
 
 // evidenceName is a name of the API as a page writes it.
 func evidenceName(name string) string {
+	if name == "worker_id" {
+		return "Its number"
+	}
 	name = strings.TrimSuffix(name, "_id")
 	return strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "_", " ")
 }

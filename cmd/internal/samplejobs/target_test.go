@@ -103,11 +103,14 @@ func TestRebindingNameIsRefusedWhenItTurnsPrivate(t *testing.T) {
 	var answered atomic.Int32
 	h := hooks(t, Config{WebhookAllowHosts: []string{"127.0.0.1"}})
 	h.client.Transport.(*http.Transport).DisableKeepAlives = true
-	h.targets.resolver = nameServer(t, func() [4]byte {
-		if answered.Add(1) == 1 {
-			return [4]byte{127, 0, 0, 1}
+	h.targets.resolver = nameServer(t, func(q dnsmessage.Question) []netip.Addr {
+		if q.Type != dnsmessage.TypeA {
+			return nil
 		}
-		return [4]byte{127, 0, 0, 2}
+		if answered.Add(1) == 1 {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.2")}
 	})
 	var seen atomic.Int32
 	s := serve(t, func(http.ResponseWriter, *http.Request) { seen.Add(1) })
@@ -126,8 +129,9 @@ func TestRebindingNameIsRefusedWhenItTurnsPrivate(t *testing.T) {
 	}
 }
 
-// nameServer answers every A question with what answer returns, on loopback.
-func nameServer(t *testing.T, answer func() [4]byte) *net.Resolver {
+// nameServer answers every question about an address with what answer returns for it,
+// on loopback.
+func nameServer(t testing.TB, answer func(dnsmessage.Question) []netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -154,15 +158,19 @@ func nameServer(t *testing.T, answer func() [4]byte) *net.Resolver {
 	}}
 }
 
-func reply(question []byte, answer func() [4]byte) ([]byte, error) {
+func reply(question []byte, answer func(dnsmessage.Question) []netip.Addr) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil {
 		return nil, err
 	}
-	m.Response, m.Additionals = true, nil
-	if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
-			Body: &dnsmessage.AResource{A: answer()}}}
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	q := m.Questions[0]
+	for _, a := range answer(q) {
+		r := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}}
+		if q.Type == dnsmessage.TypeA {
+			r.Body = &dnsmessage.AResource{A: a.As4()}
+		}
+		m.Answers = append(m.Answers, r)
 	}
 	return m.Pack()
 }

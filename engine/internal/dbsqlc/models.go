@@ -254,6 +254,14 @@ type JobStopRequest struct {
 	Reason       *string
 }
 
+type JobType struct {
+	Type      string
+	Schema    []byte
+	Version   int32
+	UpdatedAt time.Time
+	UpdatedBy string
+}
+
 type JobUniqueKey struct {
 	Key   []byte
 	JobID uuid.UUID

@@ -532,12 +532,14 @@ func (q *Queries) SelectWaiting(ctx context.Context, db DBTX, operationID uuid.U
 
 const SteerOperation = `-- name: SteerOperation :execrows
 UPDATE operations AS o SET state = $1, version = o.version + 1, ended_at = CASE WHEN $1::text = 'stopped' THEN now() END,
-  halted_reason = NULL, next_at = now(), step_from = o.done + o.passed_over, step_at = now(),
+  halted_reason = NULL, next_at = now(), step_from = o.done + o.passed_over, step_at = CASE WHEN o.pace = 'rate'
+    THEN greatest(now(), o.step_at + (o.done + o.passed_over - o.step_from) * interval '1 minute' / o.per_minute) ELSE now() END,
   step = CASE WHEN o.pace = 'canary' THEN $2::int ELSE o.step END
 WHERE o.id = $3 AND o.state = ANY($4::text[])
 `
 
-// Pause, continue or stop, by a person. No row says that it is in none of the states given.
+// Pause, continue or stop, by a person. No row says that it is in none of the states given. A
+// rate's next job stays as far from the last one as it was: else each continue would be one more.
 func (q *Queries) SteerOperation(ctx context.Context, db DBTX, state string, firstStep int32, iD uuid.UUID, fromStates []string) (int64, error) {
 	result, err := db.Exec(ctx, SteerOperation,
 		state,

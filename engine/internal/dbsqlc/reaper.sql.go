@@ -208,3 +208,13 @@ func (q *Queries) ShortenLeases(ctx context.Context, db DBTX, leaseSeconds float
 	}
 	return result.RowsAffected(), nil
 }
+
+const StatementTimeout = `-- name: StatementTimeout :exec
+SELECT set_config('statement_timeout', $1::text, true)
+`
+
+// How long each statement of this transaction may take, in milliseconds.
+func (q *Queries) StatementTimeout(ctx context.Context, db DBTX, ms string) error {
+	_, err := db.Exec(ctx, StatementTimeout, ms)
+	return err
+}
