@@ -8,14 +8,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/labstack/echo/v4"
-	"github.com/pb33f/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/reliable-job-engine/reliable-job-engine/web/openapi"
 )
@@ -27,6 +25,7 @@ type description struct {
 		Components struct {
 			Parameters map[string]describedParameter
 			Responses  map[string]describedResponse
+			Schemas    map[string]json.RawMessage
 		}
 	}
 	compiler *jsonschema.Compiler
@@ -35,6 +34,7 @@ type description struct {
 }
 
 type describedOperation struct {
+	OperationID string
 	Security    []map[string][]string
 	Parameters  []describedParameter
 	RequestBody *struct {
@@ -59,6 +59,28 @@ type describedResponse struct {
 	Content map[string]struct{ Schema json.RawMessage }
 
 	at string
+}
+
+// describedProblem is a schema as the document writes that of a problem: all problems', and
+// what is its own.
+type describedProblem struct {
+	Properties problemProperties
+	AllOf      []struct{ Properties problemProperties }
+}
+
+type problemProperties struct {
+	Status struct{ Const int }
+	Code   struct {
+		Const string
+		Enum  []string
+	}
+}
+
+func (p problemProperties) codes() []string {
+	if p.Code.Const != "" {
+		return []string{p.Code.Const}
+	}
+	return p.Code.Enum
 }
 
 // described reads the document once. Its answers may get more fields one day; in these
@@ -144,6 +166,41 @@ func (d *description) operation(method, path string) (*describedOperation, error
 	return op, nil
 }
 
+// each calls do with every operation.
+func (d *description) each(do func(method, path string, op *describedOperation)) error {
+	for path, item := range d.whole.Paths {
+		for method := range item {
+			if method == "parameters" {
+				continue
+			}
+			op, err := d.operation(method, path)
+			if err != nil {
+				return err
+			}
+			do(strings.ToUpper(method), path, op)
+		}
+	}
+	return nil
+}
+
+// problem is what is a refusal's own.
+func (d *description) problem(r describedResponse) (problemProperties, error) {
+	var schema struct {
+		Ref string `json:"$ref"`
+	}
+	if err := json.Unmarshal(r.Content["application/problem+json"].Schema, &schema); err != nil {
+		return problemProperties{}, err
+	}
+	var p describedProblem
+	if err := json.Unmarshal(d.whole.Components.Schemas[strings.TrimPrefix(schema.Ref, "#/components/schemas/")], &p); err != nil {
+		return problemProperties{}, fmt.Errorf("schema %q: %w", schema.Ref, err)
+	}
+	if len(p.AllOf) != 2 || len(p.AllOf[1].Properties.codes()) == 0 {
+		return problemProperties{}, fmt.Errorf("schema %q is not that of a problem with its codes", schema.Ref)
+	}
+	return p.AllOf[1].Properties, nil
+}
+
 // closeSchemas lets no object have properties beside its own. The parts of an allOf stay
 // open, since each is but a part.
 func closeSchemas(v any, part bool) {
@@ -172,7 +229,7 @@ func closeSchemas(v any, part bool) {
 // toldHeaders are those that an answer may have only where the document says so.
 var toldHeaders = []string{"ETag", "Link", "Location", "Retry-After", "Idempotency-Replayed", "RateLimit", "RateLimit-Policy", "WWW-Authenticate"}
 
-var routeParameter = strings.NewReplacer("/:id", "/{id}", "/:name", "/{name}")
+var routeParameter = strings.NewReplacer("/:id", "/{id}", "/:name", "/{name}", "/:type", "/{type}")
 
 // asDescribed holds an answer against the document, and the request if it was accepted. Pages
 // are not described, nor what the router has no path or method for.
@@ -180,7 +237,8 @@ func (s *site) asDescribed(r *http.Request, got reply) {
 	s.t.Helper()
 	d, err := described()
 	if err != nil {
-		s.t.Fatalf("read the API's document: %v", err)
+		s.t.Errorf("read the API's document: %v", err)
+		return
 	}
 	method := r.Method
 	if method == http.MethodHead {
@@ -191,7 +249,7 @@ func (s *site) asDescribed(r *http.Request, got reply) {
 	path := routeParameter.Replace(c.Path())
 	op, err := d.operation(method, path)
 	if err != nil {
-		s.t.Fatalf("read the API's document: %v", err)
+		s.t.Errorf("read the API's document at %s: %v", path, err)
 	}
 	if op == nil {
 		return
@@ -263,8 +321,10 @@ func (d *description) request(op *describedOperation, r *http.Request, body stri
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
-	for name := range query {
-		return fmt.Errorf("it has no query parameter %s", name)
+	if _, refuses := op.Responses["400"]; refuses {
+		for name := range query {
+			return fmt.Errorf("it has no query parameter %s", name)
+		}
 	}
 	if r.GetBody == nil {
 		return nil
@@ -274,14 +334,27 @@ func (d *description) request(op *describedOperation, r *http.Request, body stri
 		return err
 	}
 	text, err := io.ReadAll(stream)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 || op.RequestBody == nil {
+	if err != nil || op.RequestBody == nil {
 		return err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		if op.RequestBody.Required {
+			return errors.New("it asks for a body")
+		}
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	if _, told := op.RequestBody.Content[kind]; !told {
+		return fmt.Errorf("it has no body of type %s", kind)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
-	return d.holds(body+place("content", "application/json", "schema"), value)
+	return d.holds(body+place("content", kind, "schema"), value)
 }
 
 // value is what a parameter's text stands for.
@@ -301,212 +374,4 @@ func (p describedParameter) value(given []string) any {
 		return list
 	}
 	return given[0]
-}
-
-// TestEveryRouteIsDescribed, with the scope that it asks for; and the document describes no
-// other.
-func TestEveryRouteIsDescribed(t *testing.T) {
-	t.Parallel()
-	d, err := described()
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[string]*describedOperation{}
-	for path, item := range d.whole.Paths {
-		for method := range item {
-			if method == "parameters" {
-				continue
-			}
-			if left[strings.ToUpper(method)+" "+path], err = d.operation(method, path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, r := range newConsoleOn(t, newPool(t)).echo.Routes() {
-		if strings.HasPrefix(r.Path, "/console") || r.Method == echo.RouteNotFound {
-			continue
-		}
-		name := r.Method + " " + routeParameter.Replace(r.Path)
-		op := left[name]
-		if op == nil {
-			t.Errorf("the API's document does not describe %s", name)
-			continue
-		}
-		delete(left, name)
-		if needs := routeRules[routeKey(r.Method, r.Path)].needs; !allows(op, needs) {
-			t.Errorf("%s needs %s; the API's document says otherwise", name, needs)
-		}
-	}
-	for name := range left {
-		t.Errorf("the API's document describes %s, and there is no such route", name)
-	}
-}
-
-// allows tells whether one of an operation's ways in asks for what a route needs, no less.
-func allows(op *describedOperation, needs string) bool {
-	if len(op.Security) == 0 {
-		return needs == isOpen
-	}
-	for _, way := range op.Security {
-		scopes, token := way["token"]
-		switch {
-		case needs == isOpen && !token, needs == anyToken && token && len(scopes) == 0, slices.Equal(scopes, []string{needs}):
-			return true
-		}
-	}
-	return false
-}
-
-// TestEveryProblemIsDescribed: the document has the server's codes and no other, each where
-// its status is.
-func TestEveryProblemIsDescribed(t *testing.T) {
-	t.Parallel()
-	var doc struct {
-		Paths      map[string]map[string]json.RawMessage
-		Components struct {
-			Responses map[string]struct {
-				Content map[string]struct {
-					Schema struct {
-						Ref string `json:"$ref"`
-					}
-				}
-			}
-			Schemas map[string]json.RawMessage
-		}
-	}
-	if err := json.Unmarshal(openapi.Document(), &doc); err != nil {
-		t.Fatal(err)
-	}
-	var whole struct {
-		Properties struct{ Code struct{ Enum []string } }
-	}
-	if err := json.Unmarshal(doc.Components.Schemas["Problem"], &whole); err != nil {
-		t.Fatal(err)
-	}
-	for _, code := range whole.Properties.Code.Enum {
-		if _, known := codes[code]; !known {
-			t.Errorf("the document's Problem has the code %s, which no answer has", code)
-		}
-	}
-	if len(whole.Properties.Code.Enum) != len(codes) {
-		t.Errorf("the document's Problem has the codes %v, want the %d of this server", whole.Properties.Code.Enum, len(codes))
-	}
-	// No operation answers what a path without one does.
-	seen := map[string]bool{"method-not-allowed": true}
-	for name, response := range doc.Components.Responses {
-		var schema struct {
-			AllOf []struct {
-				Properties struct {
-					Status struct{ Const int }
-					Code   struct {
-						Const string
-						Enum  []string
-					}
-				}
-			}
-		}
-		ref := strings.TrimPrefix(response.Content["application/problem+json"].Schema.Ref, "#/components/schemas/")
-		if err := json.Unmarshal(doc.Components.Schemas[ref], &schema); err != nil || len(schema.AllOf) != 2 {
-			t.Fatalf("response %s: schema %q: %v", name, ref, err)
-		}
-		own := schema.AllOf[1].Properties
-		list := own.Code.Enum
-		if own.Code.Const != "" {
-			list = append(list, own.Code.Const)
-		}
-		for _, code := range list {
-			seen[code] = true
-			if codes[code].status != own.Status.Const {
-				t.Errorf("response %s has %s as %d, which is %d", name, code, own.Status.Const, codes[code].status)
-			}
-		}
-		for path, item := range doc.Paths {
-			for method, text := range item {
-				var op struct {
-					Responses map[string]struct {
-						Ref string `json:"$ref"`
-					}
-				}
-				if method == "parameters" {
-					continue
-				}
-				if err := json.Unmarshal(text, &op); err != nil {
-					t.Fatal(err)
-				}
-				for status, r := range op.Responses {
-					if r.Ref == "#/components/responses/"+name && status != strconv.Itoa(own.Status.Const) {
-						t.Errorf("%s %s has the response %s as %s", method, path, name, status)
-					}
-				}
-			}
-		}
-	}
-	for code := range codes {
-		if !seen[code] {
-			t.Errorf("no response of the document has the code %s", code)
-		}
-	}
-}
-
-// TestTheDocumentHoldsAnswersToTheTruth: what it does not describe fails.
-func TestTheDocumentHoldsAnswersToTheTruth(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	id := s.enqueue(`{"type":"email"}`)
-	good := s.do("GET", "/api/v1/jobs/"+id, "")
-	for name, c := range map[string]struct {
-		status int
-		header []string
-		body   string
-	}{
-		"an unknown field":          {200, nil, strings.Replace(good.body, `{`, `{"surprise":1,`, 1)},
-		"a field that is missing":   {200, nil, strings.Replace(good.body, `"version":`, `"Version":`, 1)},
-		"a state that is none":      {200, nil, strings.Replace(good.body, `"pending"`, `"waiting"`, 1)},
-		"another status":            {418, nil, good.body},
-		"another kind of content":   {200, []string{"Content-Type", "text/html"}, good.body},
-		"a header that is not told": {200, []string{"Retry-After", "1"}, good.body},
-		"a code of another route":   {404, []string{"Content-Type", "application/problem+json"}, `{"type":"t","title":"t","status":404,"code":"not-waiting","instance":"/","request_id":"r"}`},
-	} {
-		told := &complaints{TB: t}
-		odd := reply{told, c.status, good.header.Clone(), c.body}
-		for i := 0; i < len(c.header); i += 2 {
-			odd.header.Set(c.header[i], c.header[i+1])
-		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/jobs/"+id, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		(&site{t: told, echo: s.echo}).asDescribed(r, odd)
-		if told.n == 0 {
-			t.Errorf("%s passes for what the document describes: %s", name, c.body)
-		}
-	}
-}
-
-// complaints counts what would fail a test.
-type complaints struct {
-	testing.TB
-	n int
-}
-
-func (c *complaints) Errorf(string, ...any) { c.n++ }
-
-// TestTheDocumentIsReadOnce: who has it is not sent it again.
-func TestTheDocumentIsReadOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	first := s.do("GET", "/api/v1/openapi.json", "")
-	tag := first.header.Get("ETag")
-	if first.status != http.StatusOK || tag == "" || first.body != string(openapi.Document()) {
-		t.Fatalf("the document = %d, ETag %q, %d bytes", first.status, tag, len(first.body))
-	}
-	for _, given := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
-		if again := s.do("GET", "/api/v1/openapi.json", "", "If-None-Match", given); again.status != http.StatusNotModified || again.body != "" || again.header.Get("ETag") != tag {
-			t.Errorf("with If-None-Match %s = %d, %d bytes", given, again.status, len(again.body))
-		}
-	}
-	if other := s.do("GET", "/api/v1/openapi.json", "", "If-None-Match", `"x"`); other.status != http.StatusOK {
-		t.Errorf("with another's tag = %d", other.status)
-	}
-	s.do("GET", "/api/v1/openapi.json?x=1", "").refused("a query", http.StatusBadRequest, "bad-query", "x")
 }
