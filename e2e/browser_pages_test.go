@@ -60,6 +60,7 @@ var pagesWithData = []page{
 	{"/system", 200, "System"},
 	{"/help", 200, "Help"},
 	{"/help/api", 200, "API"},
+	{"/help/api/schemas", 200, "API schemas"},
 	{"/help/problems/not-dead", 200, ""},
 }
 

@@ -5,29 +5,31 @@ type API struct {
 	Frame    Frame
 	Document string // where a program reads it
 	Text     []string
+	Common   []APIAnswer // given by many operations
 	Groups   []APIGroup
 	Schemas  []APISchema
 }
 
-// APIGroup are the operations of one tag.
+// APIGroup are the operations of one tag. Twins are what others answer under an older path.
 type APIGroup struct {
 	ID, Name, Text string
 	Operations     []APIOperation
+	Twins          []string
 }
 
 // APIOperation is a method of a path.
 type APIOperation struct {
 	ID, Method, Path, Summary string
 	Text                      []string
-	Deprecated                bool
 	Needs                     string // whose token
 	Parameters                []APIField
 	Body                      *APIBody
 	Answers                   []APIAnswer
+	Common                    string // statuses of the answers that are told once
 	Curl                      string
 }
 
-// APIBody is what a request sends.
+// APIBody is what a request sends. Fields has those of a body that only this one sends.
 type APIBody struct {
 	Text     string
 	Required bool

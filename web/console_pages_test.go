@@ -67,7 +67,8 @@ func (s *scene) pages() map[string][]string {
 		"/audit?actor=ann&action=cancel": {"not wanted"},
 		"/system":                        {"PostgreSQL", "Database size", "reaper", "w-test", "POLL_INTERVAL", "hidden", "1.2.3"},
 		"/help":                          {"Ready", "validation-failed", "RETENTION_COMPLETED", "API reference"},
-		"/help/api":                      {"POST /api/v1/jobs/bulk", "scope dlq:write", "idempotency-key-in-flight", "schema-Enqueue", "at most 100", "curl -X POST"},
+		"/help/api":                      {"POST /api/v1/jobs/bulk", "scope dlq:write", "idempotency-key-in-flight", "help/api/schemas#Job", "at most 100", "curl -X POST", "schema-violation"},
+		"/help/api/schemas":              {"lease.worker_id", "groups[].oldest_at"},
 	}
 }
 
@@ -124,6 +125,7 @@ func TestEveryPageStandsOnAnEmptyInstallation(t *testing.T) {
 		"/system":             {"nobody"},
 		"/help":               {"States"},
 		"/help/api":           {"Enqueue a job"},
+		"/help/api/schemas":   {"TypeSchema"},
 		"/jobs/new":           {"New job"},
 	} {
 		s.get(path).shows(path, http.StatusOK, texts...)

@@ -10,14 +10,24 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/views"
 	"github.com/reliable-job-engine/reliable-job-engine/web/openapi"
 )
 
-// helpAPI is the API's document, to read.
+// helpAPI is the API's document, to read: its operations.
 func (k *Console) helpAPI(c echo.Context) error {
+	return k.reference(c, "API", views.APIPage)
+}
+
+// helpAPISchemas is what they take and answer.
+func (k *Console) helpAPISchemas(c echo.Context) error {
+	return k.reference(c, "API schemas", views.APISchemasPage)
+}
+
+func (k *Console) reference(c echo.Context, title string, page func(views.API) templ.Component) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
@@ -26,8 +36,8 @@ func (k *Console) helpAPI(c echo.Context) error {
 		return err
 	}
 	v := k.visit(c)
-	m.Frame = v.frame("API", "help", false)
-	return v.render(http.StatusOK, views.APIPage(m))
+	m.Frame = v.frame(title, "help", false)
+	return v.render(http.StatusOK, page(m))
 }
 
 // apiDocument is as much of OpenAPI 3.1 as the API's document uses.
@@ -41,9 +51,14 @@ type apiDocument struct {
 		Responses  map[string]apiResponse
 		Schemas    map[string]apiSchema
 	}
+
+	answers, bodies map[string]int // how many operations have them
 }
 
+// apiOperation is a method of a path. Its Parameters have those of the path too.
 type apiOperation struct {
+	method, path string
+
 	OperationID, Summary, Description string
 	Deprecated                        bool
 	Tags                              []string
@@ -90,7 +105,10 @@ type apiSchema struct {
 	AnyOf, AllOf                       []apiSchema
 }
 
-var methods = []string{"get", "post", "patch", "delete"}
+var methods = []string{"get", "post", "put", "patch", "delete"}
+
+// commonFrom is in how many operations an answer is told once for all.
+const commonFrom = 10
 
 // reference is the document as the page draws it; it does not change.
 var reference = sync.OnceValues(func() (views.API, error) {
@@ -98,15 +116,42 @@ var reference = sync.OnceValues(func() (views.API, error) {
 	if err := json.Unmarshal(openapi.Document(), &d); err != nil {
 		return views.API{}, fmt.Errorf("read the API's document: %w", err)
 	}
-	m := views.API{Document: "/api/v1/openapi.json", Text: paragraphs(d.Info.Description)}
-	for _, t := range d.Tags {
-		m.Groups = append(m.Groups, views.APIGroup{ID: strings.ReplaceAll(t.Name, " ", "-"), Name: strings.ToUpper(t.Name[:1]) + t.Name[1:], Text: t.Description})
+	operations, err := d.operations()
+	if err != nil {
+		return views.API{}, err
 	}
+	d.count(operations)
+	m := views.API{Document: "/api/v1/openapi.json", Text: paragraphs(d.Info.Description), Common: d.common()}
+	for _, t := range d.Tags {
+		g := views.APIGroup{ID: strings.ReplaceAll(t.Name, " ", "-"), Name: strings.ToUpper(t.Name[:1]) + t.Name[1:], Text: t.Description}
+		for _, op := range operations {
+			switch {
+			case !slices.Contains(op.Tags, t.Name):
+			case op.Deprecated:
+				g.Twins = append(g.Twins, op.method+" "+op.path)
+			default:
+				g.Operations = append(g.Operations, d.operation(op))
+			}
+		}
+		m.Groups = append(m.Groups, g)
+	}
+	for _, name := range sortedKeys(d.Components.Schemas) {
+		s := d.Components.Schemas[name]
+		if len(s.AllOf) == 0 { // else it is a problem with its codes, which the answers tell
+			m.Schemas = append(m.Schemas, views.APISchema{Name: name, Text: s.Description, Rule: s.rule(), Fields: s.fields()})
+		}
+	}
+	return m, nil
+})
+
+// operations are those of every path, each method in its order.
+func (d *apiDocument) operations() ([]apiOperation, error) {
+	var out []apiOperation
 	for _, path := range sortedKeys(d.Paths) {
 		var shared []apiParameter
 		if text, ok := d.Paths[path]["parameters"]; ok {
 			if err := json.Unmarshal(text, &shared); err != nil {
-				return views.API{}, fmt.Errorf("read the API's document at %s: %w", path, err)
+				return nil, fmt.Errorf("read the API's document at %s: %w", path, err)
 			}
 		}
 		for _, method := range methods {
@@ -114,43 +159,62 @@ var reference = sync.OnceValues(func() (views.API, error) {
 			if !ok {
 				continue
 			}
-			var op apiOperation
+			op := apiOperation{method: strings.ToUpper(method), path: path}
 			if err := json.Unmarshal(text, &op); err != nil {
-				return views.API{}, fmt.Errorf("read the API's document at %s %s: %w", method, path, err)
+				return nil, fmt.Errorf("read the API's document at %s %s: %w", method, path, err)
 			}
 			op.Parameters = slices.Concat(shared, op.Parameters)
-			for i, t := range d.Tags {
-				if slices.Contains(op.Tags, t.Name) {
-					m.Groups[i].Operations = append(m.Groups[i].Operations, d.operation(strings.ToUpper(method), path, op))
-				}
-			}
+			out = append(out, op)
 		}
 	}
-	for _, name := range sortedKeys(d.Components.Schemas) {
-		s := d.Components.Schemas[name]
-		if len(s.AllOf) > 0 { // a problem with its codes, which the answers list
-			continue
-		}
-		m.Schemas = append(m.Schemas, views.APISchema{Name: name, Text: s.Description, Rule: s.rule(), Fields: s.fields()})
-	}
-	return m, nil
-})
+	return out, nil
+}
 
-func (d *apiDocument) operation(method, path string, op apiOperation) views.APIOperation {
+// count finds how many operations give an answer, and take a body.
+func (d *apiDocument) count(operations []apiOperation) {
+	d.answers, d.bodies = map[string]int{}, map[string]int{}
+	for _, op := range operations {
+		for _, r := range op.Responses {
+			d.answers[r.Ref]++
+		}
+		if op.RequestBody != nil && !op.Deprecated {
+			d.bodies[nameOf(op.RequestBody.Content["application/json"].Schema.Ref)]++
+		}
+	}
+}
+
+// isCommon is of the answers that many operations give, which are told once.
+func (d *apiDocument) isCommon(r apiResponse) bool {
+	return r.Ref != "" && d.answers[r.Ref] >= commonFrom
+}
+
+func (d *apiDocument) common() []views.APIAnswer {
+	var out []views.APIAnswer
+	for _, name := range sortedKeys(d.Components.Responses) {
+		r := d.Components.Responses[name]
+		if d.isCommon(apiResponse{Ref: "#/components/responses/" + name}) {
+			out = append(out, d.answer("", r))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b views.APIAnswer) int { return strings.Compare(a.Status, b.Status) })
+	return out
+}
+
+func (d *apiDocument) operation(op apiOperation) views.APIOperation {
 	o := views.APIOperation{
-		ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, Text: paragraphs(op.Description), Deprecated: op.Deprecated, Needs: needs(op.Security),
+		ID: op.OperationID, Method: op.method, Path: op.path, Summary: op.Summary, Text: paragraphs(op.Description), Needs: needs(op.Security),
 	}
 	curl := []string{"curl"}
-	if method != http.MethodGet {
-		curl = append(curl, "-X", method)
+	if op.method != http.MethodGet {
+		curl = append(curl, "-X", op.method)
 	}
 	if len(op.Security) > 0 {
 		curl = append(curl, `-H "Authorization: Bearer $TOKEN"`)
 	}
-	address := path
+	address := op.path
 	for _, p := range op.Parameters {
-		if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
-			p = d.Components.Parameters[name]
+		if p.Ref != "" {
+			p = d.Components.Parameters[nameOf(p.Ref)]
 		}
 		o.Parameters = append(o.Parameters, views.APIField{Name: p.Name, In: p.In, Required: p.Required, Type: p.Schema.kind(), Rule: p.Schema.rule(), Text: p.Description})
 		if p.In == "path" {
@@ -162,31 +226,42 @@ func (d *apiDocument) operation(method, path string, op apiOperation) views.APIO
 	}
 	if b := op.RequestBody; b != nil {
 		content := b.Content["application/json"]
-		s := d.resolve(content.Schema)
-		o.Body = &views.APIBody{Text: b.Description, Required: b.Required, Type: content.Schema.kind(), Fields: s.fields()}
+		o.Body = &views.APIBody{Text: b.Description, Required: b.Required, Type: content.Schema.kind()}
+		if s := d.resolve(content.Schema); d.bodies[o.Body.Type.Schema] == 1 {
+			o.Body.Text = strings.TrimSpace(o.Body.Text + " " + s.Description)
+			o.Body.Fields = s.fields()
+		}
 		if b.Required {
 			curl = append(curl, "-H 'Content-Type: application/json'", "-d '"+compact(content.Example)+"'")
 		}
 	}
+	var common []string
 	for _, status := range sortedKeys(op.Responses) {
 		r := op.Responses[status]
-		if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
-			r = d.Components.Responses[name]
+		switch {
+		case d.isCommon(r):
+			common = append(common, status)
+		case r.Ref != "":
+			o.Answers = append(o.Answers, d.answer(status, d.Components.Responses[nameOf(r.Ref)]))
+		default:
+			o.Answers = append(o.Answers, d.answer(status, r))
 		}
-		o.Answers = append(o.Answers, d.answer(status, r))
 	}
+	o.Common = strings.Join(common, ", ")
 	o.Curl = strings.Join(append(curl, `"$SERVER`+address+`"`), " ")
 	return o
 }
 
+// answer is a status, or that of its problem.
 func (d *apiDocument) answer(status string, r apiResponse) views.APIAnswer {
 	a := views.APIAnswer{Status: status, Text: r.Description, Headers: strings.Join(headersOf(r), ", ")}
 	for _, kind := range sortedKeys(r.Content) {
 		s := r.Content[kind].Schema
 		a.Type = s.kind()
 		for _, part := range d.resolve(s).AllOf {
-			if code, ok := part.Properties["code"]; ok {
-				a.Codes = append(a.Codes, code.words()...)
+			a.Codes = append(a.Codes, part.Properties["code"].words()...)
+			if status == "" && part.Properties["status"].Const != nil {
+				a.Status = fmt.Sprint(part.Properties["status"].Const)
 			}
 		}
 	}
@@ -198,9 +273,12 @@ func headersOf(r apiResponse) []string {
 	return slices.DeleteFunc(sortedKeys(r.Headers), func(h string) bool { return h == "X-Request-Id" || strings.HasPrefix(h, "RateLimit") })
 }
 
+// nameOf is the component that a reference leads to.
+func nameOf(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
+
 func (d *apiDocument) resolve(s apiSchema) apiSchema {
-	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
-		return d.Components.Schemas[name]
+	if s.Ref != "" {
+		return d.Components.Schemas[nameOf(s.Ref)]
 	}
 	return s
 }
@@ -222,7 +300,7 @@ func needs(security []map[string][]string) string {
 	return "any token"
 }
 
-// fields lists the required ones first, in their order.
+// fields lists the required ones first, in their order, and those of an object after it.
 func (s apiSchema) fields() []views.APIField {
 	names := slices.Clone(s.Required)
 	for _, name := range sortedKeys(s.Properties) {
@@ -230,16 +308,24 @@ func (s apiSchema) fields() []views.APIField {
 			names = append(names, name)
 		}
 	}
-	out := make([]views.APIField, len(names))
-	for i, name := range names {
+	var out []views.APIField
+	for _, name := range names {
 		f := s.Properties[name]
-		out[i] = views.APIField{Name: name, Required: slices.Contains(s.Required, name), Type: f.kind(), Rule: f.rule(), Text: f.Description}
+		out = append(out, views.APIField{Name: name, Required: slices.Contains(s.Required, name), Type: f.kind(), Rule: f.rule(), Text: f.Description})
+		inner := f
+		if f.Items != nil {
+			inner, name = *f.Items, name+"[]"
+		}
+		for _, x := range inner.fields() {
+			x.Name = name + "." + x.Name
+			out = append(out, x)
+		}
 	}
 	return out
 }
 
 func (s apiSchema) kind() views.APIType {
-	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+	if name := nameOf(s.Ref); name != "" {
 		return views.APIType{Name: name, Schema: name}
 	}
 	switch t := s.Type.(type) {
