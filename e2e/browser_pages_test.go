@@ -59,6 +59,8 @@ var pagesWithData = []page{
 	{"/audit", 200, "Audit"},
 	{"/system", 200, "System"},
 	{"/help", 200, "Help"},
+	{"/help/api", 200, "API"},
+	{"/help/api/schemas", 200, "API schemas"},
 	{"/help/problems/not-dead", 200, ""},
 }
 

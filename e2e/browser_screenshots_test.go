@@ -28,7 +28,7 @@ var pictures = []struct{ name, path string }{
 	{"type", "/types/{type}"}, {"dlq", "/dlq"}, {"dlq-jobs", "/dlq?view=jobs"}, {"dlq-discarded", "/dlq?view=discarded"},
 	{"dlq-group", "/dlq/groups/{group}"}, {"operations", "/operations"}, {"operation", "/operations/{operation}"},
 	{"operation-new", "/operations/new?action=replay&fingerprint={group}"}, {"workers", "/workers"}, {"worker", "/workers/{worker}"}, {"audit", "/audit"}, {"system", "/system"},
-	{"help", "/help"}, {"not-found", "/jobs/01000000-0000-7000-8000-000000000000"},
+	{"help", "/help"}, {"help-api", "/help/api"}, {"help-api-schemas", "/help/api/schemas"}, {"not-found", "/jobs/01000000-0000-7000-8000-000000000000"},
 }
 
 // tallest is where a picture ends, by its width.

@@ -143,7 +143,7 @@ func TestOddAddressesAreRefused(t *testing.T) {
 	pages := map[string][]string{
 		"/jobs": {"cursor", "limit", "back", "state", "priority", "id", "q", "type", "queue", "tag", "live", "page", "sort"}, "/audit": {"cursor", "limit", "actor"},
 		"/dlq": {"view", "sort", "cursor", "reason", "limit"}, "/queues": {"sort"}, "/workers": {"x"}, "/types": {"sort"}, "/dlq/groups/fp1": {"cursor"},
-		"/jobs/new": {"from"}, "/jobs/" + id: {"live", "tab"}, "/": {"range"}, "/system": {"x"}, "/help": {"x"},
+		"/jobs/new": {"from"}, "/jobs/" + id: {"live", "tab"}, "/": {"range"}, "/system": {"x"}, "/help": {"x"}, "/help/api": {"x"}, "/help/api/schemas": {"x"},
 	}
 	mustRefuse := map[string]bool{"cursor": true, "limit": true, "state": true, "priority": true, "id": true, "live": true, "page": true, "view": true, "reason": true, "x": true, "range": true, "tab": true, "from": true}
 	for page, names := range pages {

@@ -66,7 +66,9 @@ func (s *scene) pages() map[string][]string {
 		"/audit":                         {"ann", "cancel", "discard", "not wanted"},
 		"/audit?actor=ann&action=cancel": {"not wanted"},
 		"/system":                        {"PostgreSQL", "Database size", "reaper", "w-test", "POLL_INTERVAL", "hidden", "1.2.3"},
-		"/help":                          {"Ready", "validation-failed", "RETENTION_COMPLETED"},
+		"/help":                          {"Ready", "validation-failed", "RETENTION_COMPLETED", "API reference"},
+		"/help/api":                      {"POST /api/v1/jobs/bulk", "scope dlq:write", "idempotency-key-in-flight", "help/api/schemas#Job", "at most 100", "curl -X POST", "schema-violation"},
+		"/help/api/schemas":              {"lease.worker_id", "groups[].oldest_at"},
 	}
 }
 
@@ -122,6 +124,8 @@ func TestEveryPageStandsOnAnEmptyInstallation(t *testing.T) {
 		"/audit":              {"Nobody has done anything yet."},
 		"/system":             {"nobody"},
 		"/help":               {"States"},
+		"/help/api":           {"Enqueue a job"},
+		"/help/api/schemas":   {"TypeSchema"},
 		"/jobs/new":           {"New job"},
 	} {
 		s.get(path).shows(path, http.StatusOK, texts...)

@@ -45,8 +45,8 @@ type hostileSite struct {
 }
 
 // TestHostileRequests sends what no well-meaning caller does to every route of the API. No
-// answer is a 5xx, each is a problem that the documentation has, within a second and in
-// bounded memory; and afterwards every job that was acknowledged is in one place.
+// answer is a 5xx, each is as the API's document says, within a second and in bounded
+// memory; and afterwards every job that was acknowledged is in one place.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	h := newHostileSite(t)
@@ -209,7 +209,11 @@ func (h *hostileSite) try(r hostileRequest) (got reply, took time.Duration, err 
 	if closed := res.Body.Close(); err == nil {
 		err = closed
 	}
-	return reply{h.t, res.StatusCode, res.Header, string(b)}, took, err
+	got = reply{h.t, res.StatusCode, res.Header, string(b)}
+	if err == nil {
+		h.asDescribed(req, got)
+	}
+	return got, took, err
 }
 
 // judge says whether an answer is right, and keeps what it promises.

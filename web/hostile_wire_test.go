@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,19 @@ func (s *site) dial(within time.Duration) net.Conn {
 		s.t.Fatal(err)
 	}
 	return c
+}
+
+// heard is what a POST to a path was answered on such a connection.
+func (s *site) heard(path string, res *http.Response) reply {
+	s.t.Helper()
+	body, _ := io.ReadAll(res.Body) // what is there is judged
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got := reply{s.t, res.StatusCode, res.Header, string(body)}
+	s.asDescribed(r, got)
+	return got
 }
 
 // drip writes a text byte by byte, until the other side has had enough.
@@ -54,9 +68,8 @@ func TestSlowCallersAreLetGo(t *testing.T) {
 				t.Errorf("%q: %v", head, err)
 				continue
 			}
-			body, _ := io.ReadAll(res.Body) // what is there is judged
+			got := s.heard("/api/v1/jobs", res)
 			took := time.Since(start)
-			got := reply{t, res.StatusCode, res.Header, string(body)}
 			got.refused("a slow body", http.StatusRequestTimeout, "request-timeout", "")
 			if took > 5*time.Second || !res.Close {
 				t.Errorf("%q: after %s, and the connection may go on: %t", head, took, !res.Close)
@@ -168,8 +181,7 @@ func TestAChunkedBodyWithoutEnd(t *testing.T) {
 				t.Errorf("%s by %d bytes: %v", path, size, err)
 				continue
 			}
-			body, _ := io.ReadAll(res.Body) // what is there is judged
-			reply{t, res.StatusCode, res.Header, string(body)}.refused(path, http.StatusRequestEntityTooLarge, "payload-too-large", "")
+			s.heard(path, res).refused(path, http.StatusRequestEntityTooLarge, "payload-too-large", "")
 			took := time.Since(start)
 			_ = c.Close()
 			if n := <-sent; n > 16<<20 || took > 5*time.Second {

@@ -90,6 +90,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"DELETE /api/v1/types/:type/schema":    {"/api/v1/types/letter/schema", `{"reason":"too strict"}`, 204, nil},
 		"GET /api/v1/workers":                  {"/api/v1/workers", "", 200, []string{"data"}},
 		"GET /api/v1/audit":                    {"/api/v1/audit", "", 200, []string{"data", "0", "action"}},
+		"GET /api/v1/openapi.json":             {"/api/v1/openapi.json", "", 200, []string{"openapi"}},
 	}
 	var routes []string
 	for _, r := range s.echo.Routes() {

@@ -43,7 +43,7 @@ var routeRules = map[string]routeRule{
 	"GET /healthz":        {needs: isOpen},
 	"GET /readyz":         {needs: isOpen},
 	"GET /metrics":        {needs: "jobs:read", foreign: gets403},
-	"GET /api/v1/version": {needs: anyToken, foreign: getsAll},
+	"GET /api/v1/version": {needs: anyToken, foreign: getsAll}, "GET /api/v1/openapi.json": {needs: anyToken, foreign: getsAll},
 
 	"POST /jobs": {needs: "jobs:write", foreign: gets403, body: `{"type":"email","queue":"mail"}`}, "POST /api/v1/jobs": {needs: "jobs:write", foreign: gets403, body: `{"type":"email","queue":"mail"}`},
 	"GET /jobs": {needs: "jobs:read", foreign: gets403, query: "?queue=mail"}, "GET /api/v1/jobs": {needs: "jobs:read", foreign: gets403, query: "?queue=mail"},
@@ -90,7 +90,7 @@ var routeRules = map[string]routeRule{
 	"GET /console/queues": {needs: "viewer"}, "GET /console/queues/:name": {needs: "viewer"}, "GET /console/types": {needs: "viewer"}, "GET /console/types/:type": {needs: "viewer"},
 	"GET /console/dlq": {needs: "viewer"}, "GET /console/dlq/groups/:fingerprint": {needs: "viewer"}, "GET /console/operations": {needs: "viewer"}, "GET /console/operations/:id": {needs: "viewer"},
 	"GET /console/workers": {needs: "viewer"}, "GET /console/workers/:id": {needs: "viewer"}, "GET /console/audit": {needs: "viewer"}, "GET /console/system": {needs: "viewer"},
-	"GET /console/help": {needs: "viewer"}, "GET /console/help/problems/:code": {needs: "viewer"}, "POST /console/display": {needs: "viewer"},
+	"GET /console/help": {needs: "viewer"}, "GET /console/help/api": {needs: "viewer"}, "GET /console/help/api/schemas": {needs: "viewer"}, "GET /console/help/problems/:code": {needs: "viewer"}, "POST /console/display": {needs: "viewer"},
 	"GET /console/jobs/new": {needs: "operator"}, "POST /console/jobs": {needs: "operator"}, "POST /console/jobs/:id/run-now": {needs: "operator"},
 	"GET /console/jobs/:id/cancel": {needs: "operator"}, "POST /console/jobs/:id/cancel": {needs: "operator"},
 	"GET /console/jobs/:id/stop": {needs: "operator"}, "POST /console/jobs/:id/stop": {needs: "operator"},

@@ -155,7 +155,9 @@ func (s *site) roundTrip(r *http.Request) reply {
 	if err != nil {
 		s.t.Fatalf("%s %s: read answer: %v", r.Method, r.URL.Path, err)
 	}
-	return reply{s.t, res.StatusCode, res.Header, string(b)}
+	got := reply{s.t, res.StatusCode, res.Header, string(b)}
+	s.asDescribed(r, got)
+	return got
 }
 
 // post enqueues a body.

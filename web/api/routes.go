@@ -149,6 +149,7 @@ func (a *API) Mount(e *echo.Echo) {
 	e.POST("/api/v1/operations/:id/stop", a.steerOperation("stop", a.Engine.StopOperation), read)
 	e.GET("/api/v1/workers", a.listWorkers, read)
 	e.GET("/api/v1/audit", a.listAudit, read)
+	e.GET("/api/v1/openapi.json", a.getDocument) // for any token
 	if a.Overview != nil {
 		e.GET("/api/v1/stats", a.getStats, read)
 	}

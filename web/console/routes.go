@@ -240,6 +240,8 @@ func (k *Console) Mount(e *echo.Echo) {
 	g.GET("/audit", k.audit, read)
 	g.GET("/system", k.system, read)
 	g.GET("/help", k.help, read)
+	g.GET("/help/api", k.helpAPI, read)
+	g.GET("/help/api/schemas", k.helpAPISchemas, read)
 	g.GET("/help/problems/:code", k.helpProblem, read)
 	g.POST("/display", k.setDisplay, read)
 	g.Any("/*", k.nothingHere, read)
