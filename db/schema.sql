@@ -903,7 +903,7 @@ ALTER TABLE public.integrity_checks ALTER COLUMN id ADD GENERATED ALWAYS AS IDEN
 CREATE TABLE public.job_claims (
     id bigint NOT NULL,
     worker_id bigint NOT NULL,
-    claimed_at timestamp with time zone DEFAULT now() NOT NULL,
+    claimed_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     lease_expires_at timestamp with time zone NOT NULL,
     job_ids uuid[] NOT NULL,
     attempts smallint[] NOT NULL,
@@ -1913,4 +1913,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130200000'),
     ('20261130210000'),
     ('20261130210100'),
-    ('20261130210200');
+    ('20261130210200'),
+    ('20261130210300');

@@ -137,11 +137,12 @@ func skewed(t *testing.T, by time.Duration) *pgxpool.Pool {
 	if _, err := plain.Exec(t.Context(), fmt.Sprintf(`
 		CREATE SCHEMA skew;
 		CREATE FUNCTION skew.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT pg_catalog.now() + interval '%[1]d s' $$;
+		CREATE FUNCTION skew.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT pg_catalog.statement_timestamp() + interval '%[1]d s' $$;
 		CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[1]d s' $$;
 		DO $$ DECLARE d record; BEGIN
-			FOR d IN SELECT a.attrelid::regclass AS tab, a.attname FROM pg_attrdef AS x JOIN pg_attribute AS a ON a.attrelid = x.adrelid AND a.attnum = x.adnum
-				WHERE pg_get_expr(x.adbin, x.adrelid) = 'now()' LOOP
-				EXECUTE format('ALTER TABLE %%s ALTER %%I SET DEFAULT skew.now()', d.tab, d.attname);
+			FOR d IN SELECT a.attrelid::regclass AS tab, a.attname, pg_get_expr(x.adbin, x.adrelid) AS expr FROM pg_attrdef AS x JOIN pg_attribute AS a ON a.attrelid = x.adrelid AND a.attnum = x.adnum
+				WHERE pg_get_expr(x.adbin, x.adrelid) IN ('now()', 'statement_timestamp()') LOOP
+				EXECUTE format('ALTER TABLE %%s ALTER %%I SET DEFAULT skew.%%s', d.tab, d.attname, d.expr);
 			END LOOP;
 		END $$`, int(by.Seconds())), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)

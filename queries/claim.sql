@@ -20,7 +20,7 @@ d AS (
   RETURNING r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at),
 c AS (
   INSERT INTO job_claims AS k (worker_id, lease_expires_at, job_ids, attempts, crashes)
-  SELECT @worker_id::bigint, now() + make_interval(secs => @lease_seconds::float8), array_agg(d.job_id ORDER BY d.job_id),
+  SELECT @worker_id::bigint, statement_timestamp() + make_interval(secs => @lease_seconds::float8), array_agg(d.job_id ORDER BY d.job_id),
     array_agg(d.attempt ORDER BY d.job_id), array_agg(d.crashes ORDER BY d.job_id)
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
@@ -52,7 +52,7 @@ d AS (
   RETURNING r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at),
 c AS (
   INSERT INTO job_claims AS k (worker_id, lease_expires_at, job_ids, attempts, crashes)
-  SELECT @worker_id::bigint, now() + make_interval(secs => @lease_seconds::float8), array_agg(d.job_id ORDER BY d.job_id),
+  SELECT @worker_id::bigint, statement_timestamp() + make_interval(secs => @lease_seconds::float8), array_agg(d.job_id ORDER BY d.job_id),
     array_agg(d.attempt ORDER BY d.job_id), array_agg(d.crashes ORDER BY d.job_id)
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)

@@ -155,9 +155,9 @@ var answeredAt = map[string]func(path string, op *describedOperation) bool{
 	},
 	"method-not-allowed":        only(), // a path without an operation
 	"schema-violation":          only("createJob", "createJobs", "editJob"),
-	"idempotency-key-reused":    only("createJob", "createJobs"),
-	"idempotency-key-in-flight": only("createJob", "createJobs"),
-	"unique-conflict":           only("createJob", "createJobs"),
+	"idempotency-key-reused":    takesKey,
+	"idempotency-key-in-flight": takesKey,
+	"unique-conflict":           only("createJob", "createJobs", "replayDeadLetter"),
 	"not-cancellable":           only("cancelJob"),
 	"not-running":               only("stopJob"),
 	"not-waiting":               only("runJobNow", "editJob"),
@@ -169,6 +169,9 @@ var answeredAt = map[string]func(path string, op *describedOperation) bool{
 	"operation-state":           only("pauseOperation", "continueOperation", "stopOperation"),
 	"count-moved":               only("createOperation", "replayDeadLetters", "discardDeadLetters"),
 }
+
+var takesKey = only("createJob", "createJobs", "stopJob", "runJobNow", "replayDeadLetter", "discardDeadLetter", "restoreDeadLetter", "replayDeadLetters", "discardDeadLetters", "createOperation",
+	"pauseOperation", "continueOperation", "stopOperation")
 
 func asksForToken(_ string, op *describedOperation) bool { return len(op.Security) > 0 }
 func takesBody(_ string, op *describedOperation) bool    { return op.RequestBody != nil }

@@ -241,6 +241,9 @@ func (s *site) asDescribed(r *http.Request, got reply) {
 		return
 	}
 	method := r.Method
+	if method != strings.ToUpper(method) {
+		return // get is not GET: no operation has such a method
+	}
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -258,7 +261,8 @@ func (s *site) asDescribed(r *http.Request, got reply) {
 	if err := d.answer(op, got, r.Method == http.MethodHead); err != nil {
 		s.t.Errorf("%s is not as the API's document says: %v\n%s", name, err, cutAt(got.body, 2000))
 	}
-	if got.status < 300 {
+	// In a bulk of items that stand each for itself some may have been refused.
+	if got.status < 300 && !(op.OperationID == "createJobs" && got.status == http.StatusOK) {
 		if err := d.request(op, r, place("paths", path, strings.ToLower(method), "requestBody")); err != nil {
 			s.t.Errorf("%s: what was accepted is not as the API's document says: %v", name, err)
 		}

@@ -28,7 +28,7 @@ func (a *API) listDead(c echo.Context) error {
 		Type: q.text("type"), Queue: q.text("queue"), Fingerprint: q.text("fingerprint"), Reason: engine.Reason(q.text("reason")),
 		Discarded: q.flag("discarded"), After: cur.Dead, Limit: q.number("limit", inspect.DefaultLimit, inspect.MaxLimit),
 	}
-	if f.Reason != "" && !slices.Contains(reasons, f.Reason) {
+	if c.QueryParams().Has("reason") && !slices.Contains(reasons, f.Reason) {
 		q.refuse("reason", "invalid", "exhausted, permanent, poison, expired")
 	}
 	if err := q.err(); err != nil {

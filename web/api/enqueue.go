@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -278,8 +279,11 @@ func idempotencyHeader(c echo.Context) (string, error) {
 	return key, nil
 }
 
-// actKey is the key of an operator's act.
+// actKey is the key of an operator's act. A DELETE may be repeated without.
 func actKey(c echo.Context) (string, error) {
+	if c.Request().Method != http.MethodPost {
+		return "", nil
+	}
 	key, err := idempotencyHeader(c)
 	if err == nil && utf8.RuneCountInString(key) > 255 {
 		err = refuseKey("too-long", "1 to 255 characters")

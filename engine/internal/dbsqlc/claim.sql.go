@@ -29,7 +29,7 @@ d AS (
   RETURNING r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at),
 c AS (
   INSERT INTO job_claims AS k (worker_id, lease_expires_at, job_ids, attempts, crashes)
-  SELECT $7::bigint, now() + make_interval(secs => $8::float8), array_agg(d.job_id ORDER BY d.job_id),
+  SELECT $7::bigint, statement_timestamp() + make_interval(secs => $8::float8), array_agg(d.job_id ORDER BY d.job_id),
     array_agg(d.attempt ORDER BY d.job_id), array_agg(d.crashes ORDER BY d.job_id)
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
@@ -140,7 +140,7 @@ d AS (
   RETURNING r.seq, r.job_id, r.attempt, r.crashes, r.queue, r.priority, r.type, r.ready_at),
 c AS (
   INSERT INTO job_claims AS k (worker_id, lease_expires_at, job_ids, attempts, crashes)
-  SELECT $5::bigint, now() + make_interval(secs => $6::float8), array_agg(d.job_id ORDER BY d.job_id),
+  SELECT $5::bigint, statement_timestamp() + make_interval(secs => $6::float8), array_agg(d.job_id ORDER BY d.job_id),
     array_agg(d.attempt ORDER BY d.job_id), array_agg(d.crashes ORDER BY d.job_id)
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
