@@ -95,10 +95,11 @@ type Config struct {
 	Retention   Retention
 	// DBTimeout bounds one statement of the engine. Default 5s.
 	DBTimeout time.Duration
-	// PayloadMaxBytes, MaxAttempts, KeyTTL are those of [ClientConfig].
+	// PayloadMaxBytes, MaxAttempts, KeyTTL, CheckCallback are those of [ClientConfig].
 	PayloadMaxBytes int
 	MaxAttempts     int
 	KeyTTL          time.Duration
+	CheckCallback   func(url string) error
 }
 
 // lostRunLimit is the reaper's own limit: a lease that merely expired is weak
@@ -164,11 +165,12 @@ type Engine struct {
 	stopErr error
 
 	// Of the retention pass, which one goroutine runs.
-	walkedAt time.Time
-	sweptKey []byte
-	holder   holder
-	clock    clock
-	liveFrom int // of the flush, which one goroutine runs
+	walkedAt  time.Time
+	sweptKey  []byte
+	owedAfter ID
+	holder    holder
+	clock     clock
+	liveFrom  int // of the flush, which one goroutine runs
 	// Of the reaper: when it last looked, by the wall clock.
 	// batches are how much of each backlog a call takes.
 	batches struct{ reap, promote, fold, hold, prune batchSize }
@@ -184,7 +186,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	client, err := NewClient(ClientConfig{Pool: c.Pool, Log: c.Log, Observer: c.Observer, PayloadMaxBytes: c.PayloadMaxBytes,
-		MaxAttempts: c.MaxAttempts, KeyTTL: c.KeyTTL})
+		MaxAttempts: c.MaxAttempts, KeyTTL: c.KeyTTL, CheckCallback: c.CheckCallback})
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func keep(d time.Duration) float64 {
 // pruneOnce removes what is past its time, in small steps, and buries what
 // expired before it could run.
 func (e *Engine) pruneOnce(ctx context.Context) error {
-	err := errors.Join(e.expireWaiting(ctx), e.sweepUniqueKeys(ctx), e.pruneDead(ctx), e.pruneRest(ctx), e.pruneJobs(ctx))
+	err := errors.Join(e.expireWaiting(ctx), e.callOwed(ctx), e.sweepUniqueKeys(ctx), e.pruneDead(ctx), e.pruneRest(ctx), e.pruneJobs(ctx))
 	e.obs.TaskDone("retention", err)
 	return err
 }
