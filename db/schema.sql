@@ -30,6 +30,7 @@ $$;
 CREATE FUNCTION public.call_back(job_ids uuid[], max_attempts integer DEFAULT 5) RETURNS TABLE(job_id uuid, callback_id uuid, queue text)
     LANGUAGE plpgsql
     SET search_path TO 'public', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS $$
 #variable_conflict use_variable
 DECLARE

@@ -21,11 +21,11 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 
 -- call_back makes the callbacks of those of the jobs that have ended and are owed one: jobs of type webhook, in the queue and
 -- at the priority of the job they tell of. It belongs into the transaction of the end, after the statement that makes it, and
--- raises for no callback: one that cannot be made stays owed, and the end stands. Each look-up is one by key, whatever the
--- statistics say.
+-- raises for no callback: one that cannot be made stays owed, and the end stands. Each look-up is one by key: a plan that was
+-- made while owed_callbacks was empty may not read it whole.
 CREATE FUNCTION call_back(job_ids uuid[], max_attempts integer DEFAULT 5)
 RETURNS TABLE (job_id uuid, callback_id uuid, queue text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 DECLARE
   x record;
