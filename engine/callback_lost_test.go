@@ -6,6 +6,7 @@ import "testing"
 func TestAStoppedJobOfALostClaimCallsBack(t *testing.T) {
 	t.Parallel()
 	w := newLife(t)
+	w.spoiled = true // the stop is in no trail
 	e, err := w.worker("w1")
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ func TestEveryEndCallsBackOnce(t *testing.T) {
 	for name, x := range map[string]struct {
 		jobType string
 		options engine.EnqueueOptions
+		expires time.Duration
 		then    func(t *testing.T, id engine.ID)
 		state   string
 	}{
@@ -104,7 +105,7 @@ func TestEveryEndCallsBackOnce(t *testing.T) {
 		"complete_job":            {jobType: "sql", state: "completed"},
 		"exhausted":               {jobType: "fails", options: engine.EnqueueOptions{MaxAttempts: 2}, state: "dead_letter"},
 		"permanent":               {jobType: "broken", state: "dead_letter"},
-		"expired":                 {jobType: "nobody", options: engine.EnqueueOptions{ExpiresAt: time.Now().Add(2 * time.Second)}, state: "dead_letter"},
+		"expired":                 {jobType: "nobody", expires: 3 * time.Second, state: "dead_letter"},
 		"cancelled": {jobType: "nobody", state: "cancelled", then: func(t *testing.T, id engine.ID) {
 			for range 2 { // the second finds it cancelled
 				if err := c.Cancel(t.Context(), id, ann); err != nil {
@@ -135,6 +136,9 @@ func TestEveryEndCallsBackOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x.options.CallbackURL, x.options.Priority = hook, engine.PriorityHigh.Ptr()
+			if x.expires > 0 {
+				x.options.ExpiresAt = time.Now().Add(x.expires)
+			}
 			id := enqueue(t, e, x.jobType, x.options)
 			if x.then != nil {
 				x.then(t, id)
