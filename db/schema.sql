@@ -24,17 +24,81 @@ CREATE FUNCTION public.add_buckets(a bigint[], b bigint[]) RETURNS bigint[]
 $$;
 
 --
+-- Name: call_back(uuid[], integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.call_back(job_ids uuid[], max_attempts integer DEFAULT 5) RETURNS TABLE(job_id uuid, callback_id uuid, queue text)
+    LANGUAGE plpgsql
+    SET search_path TO 'public', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+  x record;
+BEGIN
+  FOR x IN
+    SELECT j.*, coalesce(d.attempt, e.attempt) AS attempt, coalesce(d.died_at, e.finished_at) AS finished_at, d.reason AS dead_reason,
+      CASE WHEN d.job_id IS NOT NULL THEN 'dead_letter' WHEN e.outcome = 1 THEN 'completed' ELSE 'cancelled' END AS state,
+      coalesce(d.error_class, e.error_class) AS error_class, coalesce(d.error, e.error) AS error,
+      coalesce(d.fingerprint, e.fingerprint) AS fingerprint, CASE WHEN d.job_id IS NULL AND e.outcome = 1 THEN e.result END AS result
+    FROM unnest(job_ids) AS u(id)
+    CROSS JOIN LATERAL (SELECT o.job_id FROM owed_callbacks AS o WHERE o.job_id = u.id OFFSET 0) AS o
+    CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.created_at, p.replays, p.tags, p.traceparent, p.callback_url
+      FROM jobs AS p WHERE p.id = o.job_id OFFSET 0) AS j
+    LEFT JOIN LATERAL (SELECT q.job_id, q.attempt, q.died_at, q.reason, q.error_class, q.error, q.fingerprint
+      FROM dead_letter_jobs AS q WHERE q.job_id = u.id OFFSET 0) AS d ON true
+    LEFT JOIN LATERAL (SELECT r.outcome, r.attempt, r.finished_at, r.error_class, r.error, r.fingerprint, r.result
+      FROM job_executions AS r WHERE r.job_id = u.id ORDER BY r.fencing_token DESC LIMIT 1) AS e ON true
+    WHERE d.job_id IS NOT NULL OR e.outcome IN (1, 5)
+    ORDER BY j.id
+  LOOP
+    BEGIN
+      DELETE FROM owed_callbacks AS o WHERE o.job_id = x.id;
+      CONTINUE WHEN NOT FOUND;
+      callback_id := uuid_v7();
+      INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, traceparent, callback_of)
+      VALUES (callback_id, 'webhook', x.queue, x.priority, max_attempts, 1, jsonb_build_object('url', x.callback_url,
+        'body', jsonb_build_object('type', 'job.' || x.state, 'timestamp', callback_time(now()), 'data', jsonb_strip_nulls(jsonb_build_object(
+          'id', x.id, 'type', x.type, 'queue', x.queue, 'priority', x.priority, 'status', x.state, 'attempts', x.attempt,
+          'max_attempts', x.max_attempts, 'replays', coalesce(x.replays, 0), 'tags', coalesce(x.tags, '{}'),
+          'created_at', callback_time(x.created_at), 'finished_at', callback_time(x.finished_at), 'dead_reason', x.dead_reason,
+          'last_error', CASE WHEN x.state <> 'completed' AND coalesce(x.error_class, x.error) IS NOT NULL THEN jsonb_build_object(
+            'class', coalesce(x.error_class, ''), 'message', left(coalesce(x.error, ''), 2000), 'fingerprint', coalesce(x.fingerprint, '')) END,
+          'result_omitted', CASE WHEN octet_length(x.result::text) > 65536 THEN true END))
+        || CASE WHEN octet_length(x.result::text) <= 65536 THEN jsonb_build_object('result', x.result) ELSE '{}' END)), x.traceparent, x.id);
+      INSERT INTO job_ready AS r (job_id, priority, queue, type) VALUES (callback_id, x.priority, x.queue, 'webhook');
+      job_id := x.id;
+      queue := x.queue;
+      RETURN NEXT;
+    EXCEPTION WHEN OTHERS THEN
+      UPDATE owed_callbacks AS o SET failed_at = now(), error = left(SQLERRM, 500) WHERE o.job_id = x.id;
+    END;
+  END LOOP;
+END $$;
+
+--
+-- Name: callback_time(timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.callback_time(at timestamp with time zone) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+  SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+--
 -- Name: complete_job(uuid, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
 CREATE FUNCTION public.complete_job(id uuid, fencing_token bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO '$user', 'public'
+    SET search_path TO 'public', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 DECLARE
   since timestamptz;
   ran_ms float8;
+  called record;
 BEGIN
   INSERT INTO job_executions AS e (job_id, fencing_token, worker_id, claimed_at, started_at, attempt, outcome)
   SELECT id, k.id, k.worker_id, k.claimed_at, k.claimed_at, k.attempts[array_position(k.job_ids, id)] + 1, 1
@@ -50,6 +114,10 @@ BEGIN
   SELECT j.queue, j.type, 1, 1, ran_ms, array_fill(0, ARRAY[width_bucket(ran_ms - 0.001,
     ARRAY[5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000, 1800000, 3600000]::float8[])]) || 1
   FROM jobs AS j WHERE j.id = complete_job.id;
+  SELECT c.queue INTO called FROM call_back(ARRAY[id]) AS c;
+  IF FOUND THEN
+    PERFORM pg_notify('jobs', called.queue);
+  END IF;
 END $$;
 
 --
@@ -133,10 +201,10 @@ BEGIN
 END $$;
 
 --
--- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job(text, jsonb, text, integer, timestamp with time zone, interval, integer, interval, timestamp with time zone, text[], text, text, boolean, uuid, text, text, text[], interval, text, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS uuid
+CREATE FUNCTION public.enqueue_job(type text, payload jsonb DEFAULT '{}'::jsonb, queue text DEFAULT 'default'::text, priority integer DEFAULT 1, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, tags text[] DEFAULT NULL::text[], idempotency_key text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, notify boolean DEFAULT true, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_states text[] DEFAULT '{waiting,running}'::text[], unique_window interval DEFAULT NULL::interval, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb, callback_url text DEFAULT NULL::text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
     AS $_$
@@ -219,11 +287,15 @@ BEGIN
   IF unique_key IS NULL AND (unique_scope <> 'type' OR through <> 2 OR unique_window IS NOT NULL OR on_conflict <> 'return') THEN
     RAISE EXCEPTION 'unique_key: needed by the other unique options' USING ERRCODE = 'check_violation';
   END IF;
+  IF callback_url !~* '^https?://[^][/?#@[:space:][:cntrl:]]+([/?#][^[:space:][:cntrl:]]*)?$' AND callback_url !~* '^https?://\[[0-9a-f:.]+](:[0-9]+)?([/?#][^[:space:][:cntrl:]]*)?$'
+     OR octet_length(callback_url) > 2048 THEN
+    RAISE EXCEPTION 'callback_url: an http or https address of at most 2048 bytes, without user and password' USING ERRCODE = 'check_violation';
+  END IF;
 
   SELECT e.job_id, e.outcome, e.holder INTO answer FROM enqueue_job_keyed(uuid_v7(), type, payload, queue, priority, scheduled_at,
     (extract(epoch FROM delay) * 1000)::bigint, max_attempts, 5, timeout_ms::integer, expires_at, tags, idempotency_key, 86400,
     traceparent, coalesce(notify, true), copied_from, unique_key, unique_scope, through, window_seconds, on_conflict,
-    normal_backoff(backoff)) AS e;
+    normal_backoff(backoff), callback_url) AS e;
   IF answer.outcome = 'conflict' THEN
     RAISE EXCEPTION 'idempotency_key: used before with other content, by job %', answer.job_id USING
       ERRCODE = 'unique_violation', DETAIL = answer.job_id::text, HINT = 'Send the same content, or a new key.';
@@ -237,14 +309,17 @@ BEGIN
     RAISE EXCEPTION 'unique_key: another call is taking it and has not committed' USING
       ERRCODE = 'lock_not_available', HINT = 'Try again.';
   END IF;
+  IF answer.outcome = 'nested_callback' THEN
+    RAISE EXCEPTION 'callback_url: a callback has none of its own' USING ERRCODE = 'check_violation';
+  END IF;
   RETURN answer.job_id;
 END $_$;
 
 --
--- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: enqueue_job_keyed(uuid, text, jsonb, text, integer, timestamp with time zone, bigint, integer, integer, integer, timestamp with time zone, text[], text, double precision, text, boolean, uuid, text, text, integer, double precision, text, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
+CREATE FUNCTION public.enqueue_job_keyed(new_id uuid, type text, payload jsonb, queue text, priority integer, scheduled_at timestamp with time zone, delay_ms bigint, max_attempts integer, default_max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], idempotency_key text, key_ttl_seconds double precision, traceparent text, notify boolean, copied_from uuid DEFAULT NULL::uuid, unique_key text DEFAULT NULL::text, unique_scope text DEFAULT 'type'::text, unique_through integer DEFAULT 2, unique_window_seconds double precision DEFAULT NULL::double precision, on_conflict text DEFAULT 'return'::text, backoff jsonb DEFAULT NULL::jsonb, callback_url text DEFAULT NULL::text) RETURNS TABLE(job_id uuid, outcome text, run_at timestamp with time zone, created_at timestamp with time zone, holder jsonb)
     LANGUAGE plpgsql
     SET lock_timeout TO '2s'
     SET search_path TO 'public', 'pg_temp'
@@ -262,10 +337,16 @@ BEGIN
   outcome := 'created';
   run_at := coalesce(scheduled_at, now() + make_interval(secs => delay_ms / 1000.0), now());
   created_at := now();
+  IF callback_url IS NOT NULL AND EXISTS (SELECT FROM jobs AS j WHERE j.id = copied_from AND j.callback_of IS NOT NULL) THEN
+    job_id := NULL;
+    outcome := 'nested_callback';
+    RETURN NEXT;
+    RETURN;
+  END IF;
   IF idempotency_key IS NOT NULL THEN
     hash := job_request_hash(type, queue, priority, payload, max_attempts, scheduled_at, delay_ms, timeout_ms, expires_at, tags,
       copied_from, CASE WHEN unique_key IS NOT NULL THEN
-        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END, backoff);
+        jsonb_build_array(unique_key, unique_scope, unique_through, unique_window_seconds, on_conflict) END, backoff, callback_url);
     LOOP
       BEGIN
         INSERT INTO idempotency_keys AS k (scope, key, request_hash, job_id, expires_at)
@@ -325,7 +406,7 @@ BEGIN
       BEGIN
         moved_to := replace_waiting_job(taken.holder, payload, queue, priority, run_at, scheduled_at IS NOT NULL OR delay_ms IS NOT NULL,
           coalesce(max_attempts, default_max_attempts), timeout_ms, expires_at, tags, traceparent, copied_from, unique_through,
-          backoff);
+          backoff, callback_url);
       EXCEPTION WHEN lock_not_available THEN
         EXIT;
       END;
@@ -356,10 +437,13 @@ BEGIN
   END IF;
 
   INSERT INTO jobs AS j (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent,
-    copied_from, unique_key, unique_through, backoff)
+    copied_from, unique_key, unique_through, backoff, callback_url)
   VALUES (new_id, type, queue, priority, coalesce(max_attempts, default_max_attempts), 1, payload,
     CASE WHEN scheduled_at IS NOT NULL OR delay_ms IS NOT NULL THEN run_at END, expires_at, timeout_ms, tags, traceparent,
-    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END, backoff);
+    copied_from, wanted, CASE WHEN wanted IS NOT NULL THEN unique_through END, backoff, callback_url);
+  IF callback_url IS NOT NULL THEN
+    INSERT INTO owed_callbacks AS o (job_id) VALUES (new_id);
+  END IF;
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, queue, type) VALUES (run_at, new_id, priority, queue, type);
     IF notify THEN PERFORM pg_notify('jobs_later', ''); END IF;
@@ -406,18 +490,21 @@ BEGIN
     traceparent => NEW.traceparent, notify => coalesce(NEW.notify, true),
     copied_from => NEW.copied_from, unique_key => NEW.unique_key, unique_scope => coalesce(NEW.unique_scope, 'type'),
     unique_states => coalesce(NEW.unique_states, '{waiting,running}'), unique_window => NEW.unique_window,
-    on_conflict => coalesce(NEW.on_conflict, 'return'), backoff => NEW.backoff);
+    on_conflict => coalesce(NEW.on_conflict, 'return'), backoff => NEW.backoff, callback_url => NEW.callback_url);
   RETURN NEW;
 END $$;
 
 --
--- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: job_request_hash(text, text, integer, jsonb, integer, timestamp with time zone, bigint, integer, timestamp with time zone, text[], uuid, jsonb, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb) RETURNS bytea
+CREATE FUNCTION public.job_request_hash(type text, queue text, priority integer, payload jsonb, max_attempts integer, scheduled_at timestamp with time zone, delay_ms bigint, timeout_ms integer, expires_at timestamp with time zone, tags text[], copied_from uuid DEFAULT NULL::uuid, unique_options jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, callback_url text DEFAULT NULL::text) RETURNS bytea
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
-  SELECT sha256(convert_to((CASE WHEN backoff IS NOT NULL
+  SELECT sha256(convert_to((CASE WHEN callback_url IS NOT NULL
+    THEN jsonb_build_array(4, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
+      extract(epoch FROM expires_at), tags, copied_from, unique_options, backoff, callback_url)
+    WHEN backoff IS NOT NULL
     THEN jsonb_build_array(3, type, queue, priority, payload, max_attempts, extract(epoch FROM scheduled_at), delay_ms, timeout_ms,
       extract(epoch FROM expires_at), tags, copied_from, unique_options, backoff)
     WHEN copied_from IS NULL AND unique_options IS NULL
@@ -535,10 +622,10 @@ BEGIN
 END $$;
 
 --
--- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
+-- Name: replace_waiting_job(uuid, jsonb, text, integer, timestamp with time zone, boolean, integer, integer, timestamp with time zone, text[], text, uuid, integer, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer, backoff jsonb DEFAULT NULL::jsonb) RETURNS timestamp with time zone
+CREATE FUNCTION public.replace_waiting_job(job uuid, payload jsonb, queue text, priority integer, run_at timestamp with time zone, timed boolean, max_attempts integer, timeout_ms integer, expires_at timestamp with time zone, tags text[], traceparent text, copied_from uuid, unique_through integer, backoff jsonb DEFAULT NULL::jsonb, callback_url text DEFAULT NULL::text) RETURNS timestamp with time zone
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -559,7 +646,8 @@ BEGIN
   END IF;
   UPDATE jobs AS j SET version = j.version + 1, payload = payload, queue = queue, priority = priority, max_attempts = max_attempts,
     scheduled_at = CASE WHEN timed THEN run_at END, expires_at = expires_at, timeout_ms = timeout_ms, tags = tags,
-    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through, backoff = backoff
+    traceparent = traceparent, copied_from = copied_from, unique_through = unique_through, backoff = backoff,
+    callback_url = callback_url
   WHERE j.id = job RETURNING j.type INTO job_type;
   IF run_at > now() THEN
     INSERT INTO job_scheduled AS s (run_at, job_id, priority, attempt, crashes, failed, queue, type)
@@ -567,6 +655,11 @@ BEGIN
   ELSE
     INSERT INTO job_ready AS r (job_id, priority, attempt, crashes, queue, type)
     VALUES (job, priority, place.attempt, place.crashes, queue, job_type);
+  END IF;
+  IF callback_url IS NULL THEN
+    DELETE FROM owed_callbacks AS o WHERE o.job_id = job;
+  ELSE
+    INSERT INTO owed_callbacks AS o (job_id) VALUES (job) ON CONFLICT ON CONSTRAINT owed_callbacks_pkey DO NOTHING;
   END IF;
   RETURN run_at;
 END $$;
@@ -997,7 +1090,11 @@ CREATE TABLE public.jobs (
     replays smallint,
     unique_through smallint,
     backoff jsonb,
+    callback_url text,
+    callback_of uuid,
     CONSTRAINT jobs_backoff_check CHECK ((((backoff ->> 'policy'::text) = ANY (ARRAY['full_jitter'::text, 'exponential'::text])) AND (((backoff ->> 'base_seconds'::text))::numeric > (0)::numeric) AND ((((backoff ->> 'max_seconds'::text))::numeric >= ((backoff ->> 'base_seconds'::text))::numeric) AND (((backoff ->> 'max_seconds'::text))::numeric <= (2592000)::numeric)))),
+    CONSTRAINT jobs_callback_once CHECK (((callback_url IS NULL) OR (callback_of IS NULL))),
+    CONSTRAINT jobs_callback_url_check CHECK ((octet_length(callback_url) <= 2048)),
     CONSTRAINT jobs_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT jobs_payload_check CHECK ((jsonb_typeof(payload) = 'object'::text)),
     CONSTRAINT jobs_priority_check CHECK (((priority >= 0) AND (priority <= 5))),
@@ -1032,7 +1129,8 @@ CREATE VIEW public.job_inbox AS
     NULL::text[] AS unique_states,
     NULL::interval AS unique_window,
     NULL::text AS on_conflict,
-    j.backoff
+    j.backoff,
+    j.callback_url
    FROM public.jobs j;
 
 --
@@ -1372,6 +1470,17 @@ CREATE TABLE public.operator_actions (
 );
 
 --
+-- Name: owed_callbacks; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.owed_callbacks (
+    job_id uuid NOT NULL,
+    failed_at timestamp with time zone,
+    error text
+)
+WITH (autovacuum_vacuum_threshold='5000', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_threshold='5000', autovacuum_analyze_scale_factor='0');
+
+--
 -- Name: queues; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -1668,6 +1777,13 @@ ALTER TABLE ONLY public.operator_actions
     ADD CONSTRAINT operator_actions_pkey PRIMARY KEY (id);
 
 --
+-- Name: owed_callbacks owed_callbacks_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.owed_callbacks
+    ADD CONSTRAINT owed_callbacks_pkey PRIMARY KEY (job_id);
+
+--
 -- Name: queues queues_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -1800,6 +1916,12 @@ CREATE UNIQUE INDEX job_scheduled_job ON public.job_scheduled USING btree (job_i
 CREATE INDEX job_stop_requests_age ON public.job_stop_requests USING btree (requested_at);
 
 --
+-- Name: jobs_callbacks; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX jobs_callbacks ON public.jobs USING btree (callback_of, id) WHERE (callback_of IS NOT NULL);
+
+--
 -- Name: jobs_copies; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -1834,6 +1956,12 @@ CREATE INDEX operator_actions_at ON public.operator_actions USING btree (at);
 --
 
 CREATE INDEX operator_actions_target ON public.operator_actions USING btree (target_kind, target, id);
+
+--
+-- Name: owed_callbacks_failed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX owed_callbacks_failed ON public.owed_callbacks USING btree (failed_at) WHERE (failed_at IS NOT NULL);
 
 --
 -- Name: refused_writes_at; Type: INDEX; Schema: public; Owner: -
@@ -1914,4 +2042,6 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130210000'),
     ('20261130210100'),
     ('20261130210200'),
-    ('20261130210300');
+    ('20261130210300'),
+    ('20261130220000'),
+    ('20261130220100');

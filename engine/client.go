@@ -38,6 +38,9 @@ type ClientConfig struct {
 	MaxAttempts int
 	// KeyTTL is how long an idempotency key is kept. Default 24 h.
 	KeyTTL time.Duration
+	// CheckCallback refuses an [EnqueueOptions.CallbackURL] that could not be called;
+	// its error is shown to the caller. Default: none is refused.
+	CheckCallback func(url string) error
 }
 
 // Client enqueues jobs and acts on them. It is safe for many goroutines.
@@ -50,6 +53,8 @@ type Client struct {
 	keyTTL time.Duration
 	q      *dbsqlc.Queries
 	notify *notifier
+	// checkCallback may be nil.
+	checkCallback func(string) error
 	// schemas are what payloads must fit, by type.
 	schemas schemas
 	// wake tells an engine of the same process; nil without one.
@@ -99,7 +104,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 	q := dbsqlc.New()
 	return &Client{
 		pool: c.Pool, log: c.Log, obs: c.Observer, limits: payloadLimits{bytes: c.PayloadMaxBytes, depth: 64, keys: 10_000},
-		most: c.MaxAttempts, keyTTL: c.KeyTTL, q: q, notify: newNotifier(c.Pool, q),
+		most: c.MaxAttempts, keyTTL: c.KeyTTL, q: q, notify: newNotifier(c.Pool, q), checkCallback: c.CheckCallback,
 	}, nil
 }
 

@@ -41,7 +41,11 @@ const RestoreWindow = 7 * 24 * time.Hour
 // *[UniqueConflictError], [ErrUniqueInFlight].
 func (c *Client) Replay(ctx context.Context, id ID, a Actor) error {
 	var row dbsqlc.ReplayDeadRow
-	err := c.act(ctx, "replay", id, a, func(tx pgx.Tx) (bool, error) {
+	var called []dbsqlc.CallBackRow
+	err := c.act(ctx, "replay", id, a, func(tx pgx.Tx) (_ bool, err error) {
+		if called, err = c.callBack(ctx, tx, []ID{id}); err != nil { // what is owed for the life that is over
+			return false, err
+		}
 		rows, err := c.q.ReplayDead(ctx, tx, []ID{id})
 		if err != nil || len(rows) == 0 {
 			return false, err
@@ -53,10 +57,8 @@ func (c *Client) Replay(ctx context.Context, id ID, a Actor) error {
 		return err
 	}
 	c.obs.JobReplayed(row.Queue, row.Type)
-	c.notify.queue(row.Queue)
-	if c.wake != nil {
-		c.wake(row.Queue)
-	}
+	c.calledBack(called)
+	c.wakeFor(row.Queue)
 	c.log.InfoContext(ctx, LogJobReplayed, "job_id", id.String(), "job_type", row.Type, "queue", row.Queue, "actor", a.Name)
 	return nil
 }
@@ -82,15 +84,21 @@ func (c *Client) Restore(ctx context.Context, id ID, a Actor) error {
 // Cancel ends a job that waits. A job cancelled before is no error. Errors:
 // [ErrJobNotFound]; *[StateError] for one that runs or has ended.
 func (c *Client) Cancel(ctx context.Context, id ID, a Actor) error {
+	var called []dbsqlc.CallBackRow
 	err := c.act(ctx, "cancel", id, a, func(tx pgx.Tx) (bool, error) {
 		rows, err := c.q.CancelWaiting(ctx, tx, []ID{id})
-		return len(rows) > 0, err
+		if err != nil || len(rows) == 0 {
+			return false, err
+		}
+		called, err = c.callBack(ctx, tx, []ID{id})
+		return true, err
 	})
 	var state *StateError
 	if errors.As(err, &state) && state.State == StateCancelled {
 		return nil
 	}
 	if err == nil {
+		c.calledBack(called)
 		c.log.InfoContext(ctx, LogJobCancelled, "job_id", id.String(), "actor", a.Name)
 	}
 	return err
@@ -123,10 +131,7 @@ func (c *Client) RunNow(ctx context.Context, id ID, a Actor) error {
 	if err != nil {
 		return err
 	}
-	c.notify.queue(queue)
-	if c.wake != nil {
-		c.wake(queue)
-	}
+	c.wakeFor(queue)
 	return nil
 }
 

@@ -97,10 +97,11 @@ type Config struct {
 	Retention   Retention
 	// DBTimeout bounds one statement of the engine. Default 5s.
 	DBTimeout time.Duration
-	// PayloadMaxBytes, MaxAttempts, KeyTTL are those of [ClientConfig].
+	// PayloadMaxBytes, MaxAttempts, KeyTTL, CheckCallback are those of [ClientConfig].
 	PayloadMaxBytes int
 	MaxAttempts     int
 	KeyTTL          time.Duration
+	CheckCallback   func(url string) error
 }
 
 // lostRunLimit is the reaper's own limit: a lease that merely expired is weak
@@ -166,14 +167,15 @@ type Engine struct {
 	stopErr error
 
 	// Of the retention pass, which one goroutine runs.
-	walkedAt time.Time
-	sweptKey []byte
-	holder   holder
-	clock    clock
-	liveFrom int // of the flush, which one goroutine runs
+	walkedAt  time.Time
+	sweptKey  []byte
+	owedAfter ID
+	holder    holder
+	clock     clock
+	liveFrom  int // of the flush, which one goroutine runs
 	// batches are how much of each backlog a call takes.
 	batches struct {
-		reap, promote, fold, hold, prune, dead, expire, unique, keys, refused, minutes, audit, live batchSize
+		reap, promote, fold, hold, prune, dead, expire, unique, keys, refused, minutes, audit, live, owed batchSize
 	}
 	// Of the reaper: when it last looked, by the wall clock.
 	reapedAt time.Time
@@ -187,7 +189,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	client, err := NewClient(ClientConfig{Pool: c.Pool, Log: c.Log, Observer: c.Observer, PayloadMaxBytes: c.PayloadMaxBytes,
-		MaxAttempts: c.MaxAttempts, KeyTTL: c.KeyTTL})
+		MaxAttempts: c.MaxAttempts, KeyTTL: c.KeyTTL, CheckCallback: c.CheckCallback})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ func New(c Config) (*Engine, error) {
 	b := &e.batches
 	for size, most := range map[*batchSize]int32{&b.reap: reapBatch, &b.promote: promoteBatch, &b.fold: foldBatch, &b.hold: holdBatch, &b.prune: pruneBatch,
 		&b.dead: pruneBatch, &b.expire: expireBatch, &b.unique: sweepBatch, &b.keys: pruneBatch, &b.refused: pruneBatch, &b.minutes: pruneBatch,
-		&b.audit: auditBatch, &b.live: pruneBatch} {
+		&b.audit: auditBatch, &b.live: pruneBatch, &b.owed: owedBatch} {
 		size.most = most
 	}
 	b.reap.first = firstReapBatch

@@ -55,6 +55,10 @@ type EnqueueOptions struct {
 	Traceparent string
 	// Backoff is how long this job waits between its attempts. Default: as its type.
 	Backoff Backoff
+	// CallbackURL is told of the job's end, whichever, by a job of type webhook that
+	// is made in the transaction of the end; once more after each replay. It stands
+	// in the job's queue. http or https, at most 2,048 bytes. Default: none.
+	CallbackURL string
 }
 
 // Ptr returns p for [EnqueueOptions.Priority].
@@ -108,6 +112,7 @@ type request struct {
 	copiedFrom  *ID
 	traceparent *string
 	backoff     []byte // nil: as the type
+	callbackURL *string
 }
 
 func (c *Client) prepare(args Args, o EnqueueOptions) (request, error) {
@@ -129,6 +134,7 @@ func (c *Client) prepare(args Args, o EnqueueOptions) (request, error) {
 	}
 	bad := r.take(o, time.Now())
 	bad = append(bad, c.limits.check(payload)...)
+	bad = append(bad, c.guardCallback(&r)...)
 	if len(bad) > 0 {
 		return request{}, &ValidationError{bad}
 	}
@@ -211,6 +217,7 @@ func (r *request) take(o EnqueueOptions, now time.Time) (bad []FieldError) {
 		r.traceparent = &o.Traceparent
 	}
 	r.backoff = o.Backoff.check(refuse)
+	r.checkCallbackURL(o.CallbackURL, refuse)
 	return bad
 }
 
@@ -303,7 +310,7 @@ func (c *Client) insertSQL(ctx context.Context, tx *sql.Tx, r request, notify bo
 	}
 	err := tx.QueryRowContext(ctx, dbsqlc.EnqueueKeyed, k.ID.String(), k.Type, string(k.Payload), k.Queue, k.Priority, k.ScheduledAt,
 		k.DelayMs, k.MaxAttempts, k.DefaultMaxAttempts, k.TimeoutMs, k.ExpiresAt, tags, k.IdempotencyKey, k.KeyTtlSeconds, k.Traceparent,
-		k.Notify, copied, k.UniqueKey, k.UniqueScope, k.UniqueThrough, k.UniqueWindowSeconds, k.OnConflict, optional(string(k.Backoff))).
+		k.Notify, copied, k.UniqueKey, k.UniqueScope, k.UniqueThrough, k.UniqueWindowSeconds, k.OnConflict, optional(string(k.Backoff)), k.CallbackUrl).
 		Scan(&id, &row.Outcome, &row.RunAt, &row.CreatedAt, &row.Holder)
 	if err != nil {
 		return Enqueued{}, err
@@ -330,7 +337,7 @@ func (c *Client) keyed(r request, notify bool) dbsqlc.EnqueueKeyedParams {
 	k := dbsqlc.EnqueueKeyedParams{
 		ID: r.id, Type: r.jobType, Payload: r.payload, Queue: r.queue, Priority: int32(r.priority), ScheduledAt: r.scheduledAt,
 		DefaultMaxAttempts: int32(c.most), TimeoutMs: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags,
-		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify, CopiedFrom: r.copiedFrom, Backoff: r.backoff,
+		KeyTtlSeconds: c.keyTTL.Seconds(), Traceparent: r.traceparent, Notify: notify, CopiedFrom: r.copiedFrom, Backoff: r.backoff, CallbackUrl: r.callbackURL,
 		UniqueScope: string(UniqueByType), UniqueThrough: throughRunning, OnConflict: string(ConflictReturn),
 	}
 	if u := r.unique; u != nil {
@@ -357,6 +364,8 @@ func (c *Client) keyedAnswer(r request, row dbsqlc.EnqueueKeyedRow) (Enqueued, e
 		return Enqueued{}, &KeyReusedError{Key: r.key, Holder: row.JobID}
 	case "in_flight":
 		return Enqueued{}, ErrKeyInFlight
+	case "nested_callback":
+		return Enqueued{}, errNestedCallback
 	}
 	done := c.accepted(r)
 	done.ID, done.ScheduledAt, done.CreatedAt = row.JobID, row.RunAt, row.CreatedAt

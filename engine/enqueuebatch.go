@@ -18,7 +18,7 @@ type EnqueueItem struct {
 }
 
 // EnqueueMany adds jobs in one transaction, all or none, and answers in their
-// order; those without a key it writes by COPY. Keys hold inside the batch as
+// order; those without a key or a callback it writes by COPY. Keys hold inside the batch as
 // they do against others: of two items with one unique key the second meets the
 // first. A *[ValidationError] names the item: items.3.priority; an *[ItemError]
 // wraps what else one item met. Errors are those of [Client.Enqueue]; of an unknown
@@ -211,13 +211,15 @@ type batchItem struct {
 	Unique      []any           `json:"unique"`
 	CopiedFrom  *ID             `json:"copied_from"`
 	Backoff     json.RawMessage `json:"backoff,omitempty"`
+	CallbackURL *string         `json:"callback_url,omitempty"`
 }
 
 func contentOf(rs []request) []batchItem {
 	items := make([]batchItem, len(rs))
 	for i, r := range rs {
 		items[i] = batchItem{Type: r.jobType, Queue: r.queue, Priority: r.priority, Payload: r.payload, ScheduledAt: r.scheduledAt, Delay: r.delay,
-			MaxAttempts: r.maxAttempts, TimeoutMS: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags, Key: r.key, CopiedFrom: r.copiedFrom, Backoff: r.backoff}
+			MaxAttempts: r.maxAttempts, TimeoutMS: r.timeoutMS, ExpiresAt: r.expiresAt, Tags: r.tags, Key: r.key, CopiedFrom: r.copiedFrom, Backoff: r.backoff,
+			CallbackURL: r.callbackURL}
 		if u := r.unique; u != nil {
 			items[i].Unique = []any{u.key, u.scope, u.through, u.window, u.onConflict}
 		}

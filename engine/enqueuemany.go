@@ -158,7 +158,8 @@ func (c *Client) refuseUnfit(ctx context.Context, tx pgx.Tx, rs []request, refus
 func ofItem(err error) bool {
 	var conflict *UniqueConflictError
 	var reused *KeyReusedError
-	return errors.As(err, &conflict) || errors.As(err, &reused) || errors.Is(err, ErrKeyInFlight) || errors.Is(err, ErrUniqueInFlight)
+	var invalid *ValidationError
+	return errors.As(err, &conflict) || errors.As(err, &reused) || errors.As(err, &invalid) || errors.Is(err, ErrKeyInFlight) || errors.Is(err, ErrUniqueInFlight)
 }
 
 // allOrNone ends a batch at the first item that is refused. Of a conflict with
@@ -202,8 +203,9 @@ func byKey(rs []request) []int {
 	return keyed
 }
 
-// keyed tells whether the request goes through the schema's function.
-func (r *request) keyed() bool { return r.key != "" || r.unique != nil }
+// keyed tells whether the request goes through the schema's function: for its key,
+// or for what else the hot statements know nothing of.
+func (r *request) keyed() bool { return r.key != "" || r.unique != nil || r.callbackURL != nil }
 
 // uniqueName is the request's unique key with its scope.
 func (r *request) uniqueName() string {

@@ -34,6 +34,7 @@ type run struct {
 	expiresAt *time.Time
 	timeout   time.Duration
 	backoff   []byte // the job's own, as stored; read only when it is needed
+	callsBack bool   // its end is told
 
 	state atomic.Int32
 	ctx   context.Context

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/dbsqlc"
 	"github.com/reliable-job-engine/reliable-job-engine/engine/internal/fault"
 )
 
@@ -57,11 +59,10 @@ func (e *Engine) expireStep(w *expiry) func(context.Context, int32) (int64, erro
 		for i, r := range rows {
 			ids[i] = r.ID
 		}
-		dead, err := e.q.ExpireWaiting(ctx, e.hot, e.cfg.DiscardDead, ids)
+		dead, err := e.expireJobs(ctx, ids)
 		if err != nil {
 			return 0, err
 		}
-		fault.Point("retention.expired")
 		for _, d := range dead {
 			e.obs.JobDied(d.Queue, d.Type, ReasonExpired)
 			e.log.Error(LogJobFailedPermanently, "job_id", d.JobID.String(), "job_type", d.Type, "queue", d.Queue, "worker_id", e.workerID,
@@ -71,4 +72,27 @@ func (e *Engine) expireStep(w *expiry) func(context.Context, int32) (int64, erro
 		w.at, w.id = last.ExpiresAt, last.ID
 		return int64(len(rows)), nil
 	}
+}
+
+// expireJobs buries those of the jobs that have expired while they waited, and
+// makes their callbacks with it.
+func (e *Engine) expireJobs(ctx context.Context, ids []ID) (dead []dbsqlc.ExpireWaitingRow, err error) {
+	var called []dbsqlc.CallBackRow
+	err = pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
+		if dead, err = e.q.ExpireWaiting(ctx, tx, e.cfg.DiscardDead, ids); err != nil {
+			return err
+		}
+		over := make([]ID, len(dead))
+		for i, d := range dead {
+			over[i] = d.JobID
+		}
+		called, err = e.client.callBack(ctx, tx, over)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	fault.Point("retention.expired")
+	e.client.calledBack(called)
+	return dead, nil
 }

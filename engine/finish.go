@@ -52,7 +52,8 @@ type finisher struct {
 
 	later []postponed // ends that the database refused by themselves
 
-	drop map[int64]struct{} // leases without an open job, to be dropped
+	drop   map[int64]struct{}   // leases without an open job, to be dropped
+	called []dbsqlc.CallBackRow // callbacks of the batch just written
 }
 
 func newFinisher(e *Engine) *finisher {
@@ -231,31 +232,55 @@ func (f *finisher) sendWhole(ctx context.Context, batch []ended) error {
 			p.Outcomes, p.Next, p.DelaySeconds, p.Classes, p.Errors, p.Stacks, p.Fingerprints, p.Logs, p.Results, p.Progress, p.ProgressTexts, p.DiscardDead,
 			p.Worker, true)
 	}
-	drop, dropped := f.queueRest(b, batch, batch)
+	drop, rest := f.queueRest(b, batch, batch)
 	if err := f.e.hot.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
 	fault.Point("finish.after")
-	f.account(batch, drop, *dropped)
+	f.account(batch, drop, rest.dropped)
+	f.called = rest.called
 	return nil
 }
 
+// rest is what the database answers to queueRest, once it is sent.
+type rest struct {
+	dropped []int64 // leases
+	called  []dbsqlc.CallBackRow
+}
+
 // queueRest queues what belongs to a batch's transaction beside the ends
-// themselves: live rows, leases without an open job, and the statistics of those
-// counted. It answers the leases asked for and, once sent, those that went.
-func (f *finisher) queueRest(b *pgx.Batch, batch, counted []ended) (drop []int64, dropped *[]int64) {
+// themselves: live rows, callbacks, leases without an open job, and the statistics
+// of those counted. drop are the leases asked for.
+func (f *finisher) queueRest(b *pgx.Batch, batch, counted []ended) (drop []int64, answer *rest) {
 	queueLive(b, batch)
-	drop, dropped = f.droppable(batch), new([]int64)
+	drop, answer = f.droppable(batch), &rest{}
+	if ids := toCall(batch); len(ids) > 0 {
+		b.Queue(dbsqlc.CallBack, uuidArray(ids), int32(f.e.client.most)).Query(func(rows pgx.Rows) (err error) {
+			answer.called, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.CallBackRow])
+			return err
+		})
+	}
 	if len(drop) > 0 {
 		b.Queue(dbsqlc.DropClosedClaims, drop, f.e.workerID).Query(func(rows pgx.Rows) (err error) {
-			*dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			answer.dropped, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
 		})
 	}
 	for _, s := range tally(counted) {
 		b.Queue(dbsqlc.AddStats, s.Queue, s.Type, s.Outcome, s.N, s.RunMs, s.WaitBuckets, s.RunBuckets)
 	}
-	return drop, dropped
+	return drop, answer
+}
+
+// toCall are the runs whose job's end is told, if this was one: the database knows,
+// and a run that CompleteTx closed has told of it.
+func toCall(batch []ended) (ids []ID) {
+	for i := range batch {
+		if x := &batch[i]; x.run.callsBack && !x.closed {
+			ids = append(ids, x.run.row.ID)
+		}
+	}
+	return ids
 }
 
 // droppable are the leases that have no open job once batch is written, and
@@ -315,6 +340,9 @@ func (f *finisher) tell(batch []ended, closed closedRuns) {
 		} else if x.verdict.outcome == OutcomeFailed || x.verdict.outcome == OutcomeTimedOut {
 			failed++
 		}
+		if x.closed && x.run.callsBack {
+			e.client.wakeFor(x.run.row.Queue)
+		}
 		if reason, dead := x.verdict.dead(); dead {
 			e.obs.JobDied(x.run.row.Queue, x.run.row.Type, reason)
 		}
@@ -327,6 +355,8 @@ func (f *finisher) tell(batch []ended, closed closedRuns) {
 			e.client.notify.queue(x.run.row.Queue)
 		}
 	}
+	e.client.calledBack(f.called)
+	f.called = nil
 	e.rates.add(time.Now(), done, failed)
 	if later {
 		e.client.notify.later()

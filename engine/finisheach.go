@@ -26,10 +26,10 @@ func notAsTold(err error) bool {
 // more than sendWhole.
 func (f *finisher) sendEach(ctx context.Context, batch []ended) (closedRuns, error) {
 	var (
-		closed  closedRuns
-		told    []ended
-		drop    []int64
-		dropped *[]int64
+		closed closedRuns
+		told   []ended
+		drop   []int64
+		answer *rest
 	)
 	err := pgx.BeginFunc(ctx, f.e.hot, func(tx pgx.Tx) error {
 		var counted, refused []ended
@@ -47,7 +47,7 @@ func (f *finisher) sendEach(ctx context.Context, batch []ended) (closedRuns, err
 			}
 		}
 		b := &pgx.Batch{}
-		drop, dropped = f.queueRest(b, batch, counted)
+		drop, answer = f.queueRest(b, batch, counted)
 		if b.Len() == 0 {
 			return nil
 		}
@@ -58,7 +58,8 @@ func (f *finisher) sendEach(ctx context.Context, batch []ended) (closedRuns, err
 	}
 	fault.Point("finish.each")
 	copy(batch, told)
-	f.account(batch, drop, *dropped)
+	f.account(batch, drop, answer.dropped)
+	f.called = answer.called
 	return closed, nil
 }
 

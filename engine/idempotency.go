@@ -66,6 +66,11 @@ func CompleteTx(ctx context.Context, tx pgx.Tx) error {
 	if n == 0 {
 		return fmt.Errorf("complete job %s: %w", r.row.ID, ErrLeaseLost)
 	}
+	if r.callsBack {
+		if _, err := r.engine.client.callBack(ctx, tx, []ID{r.row.ID}); err != nil {
+			return fmt.Errorf("complete job %s: call back: %w", r.row.ID, err)
+		}
+	}
 	r.closedInTx.Store(true)
 	if r.parent != nil {
 		r.parent.tell(report{Token: r.row.FencingToken, InTx: true})

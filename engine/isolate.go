@@ -237,7 +237,7 @@ func (s *isolator) follow(p *childProcess, r *run) {
 	defer leave()
 	p.ordered++
 	now := r.lease.dbTime(time.Now())
-	err := p.send(order{Run: &orderedRun{Row: r.row, Timeout: r.timeout, Backoff: r.backoff, Now: now}})
+	err := p.send(order{Run: &orderedRun{Row: r.row, Timeout: r.timeout, Backoff: r.backoff, Calls: r.callsBack, Now: now}})
 	w := watched{s: s, p: p, r: r, reports: f.reports}
 	if err == nil {
 		err = w.watch()

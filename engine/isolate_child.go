@@ -132,7 +132,7 @@ func (s *suspectRunner) begin(o *orderedRun) {
 	s.busy <- struct{}{} // at once: the parent gives the next order after the last report
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.running = cancel
-	r := &run{row: o.Row, engine: s.e, ctx: ctx, timeout: o.Timeout, backoff: o.Backoff, suspect: true, reg: s.e.cfg.Workers.byType[o.Row.Type], parent: s,
+	r := &run{row: o.Row, engine: s.e, ctx: ctx, timeout: o.Timeout, backoff: o.Backoff, callsBack: o.Calls, suspect: true, reg: s.e.cfg.Workers.byType[o.Row.Type], parent: s,
 		lease: &lease{token: o.Row.FencingToken, claimedAt: o.Now, seenAt: time.Now()}}
 	go func() {
 		s.tell(report{Token: r.row.FencingToken, Started: true})

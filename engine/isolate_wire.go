@@ -22,6 +22,7 @@ type orderedRun struct {
 	Row     Row
 	Timeout time.Duration
 	Backoff json.RawMessage `json:",omitempty"`
+	Calls   bool            // its end is told
 	Now     time.Time       // the database's clock
 }
 

@@ -53,10 +53,14 @@ func (ls *leases) remove(tokens []int64) {
 	}
 }
 
+// tokens are never nil, which would be NULL in a statement: nothing differs from all
+// of that.
 func (ls *leases) tokens() []int64 {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return slices.Sorted(maps.Keys(ls.held))
+	tokens := slices.AppendSeq([]int64{}, maps.Keys(ls.held))
+	slices.Sort(tokens)
+	return tokens
 }
 
 // lose ends the contexts of the runs of leases the database no longer has.
@@ -124,6 +128,7 @@ func (e *Engine) fill(r *run, row *dbsqlc.ClaimJobsRow, l *lease, ctx context.Co
 		MaxAttempts: int(row.MaxAttempts), Crashes: int(row.Crashes), FencingToken: row.Token, WorkerID: e.workerID, ReadyAt: row.ReadyAt,
 		Payload: row.Payload}
 	r.lease, r.engine, r.ctx, r.expiresAt, r.suspect, r.backoff = l, e, ctx, row.ExpiresAt, suspect, row.Backoff
+	r.callsBack = row.CallsBack
 	r.alone = l.open.Load() == 1
 	r.reg = e.cfg.Workers.byType[row.Type]
 	r.timeout = e.cfg.JobTimeout
@@ -189,12 +194,16 @@ func (e *Engine) beatOnce(ctx context.Context) error {
 // releaseUnknown hands back claims whose answer never arrived here.
 func (e *Engine) releaseUnknown(ctx context.Context) error {
 	var back []dbsqlc.ReleaseUnknownClaimsRow
+	var called []dbsqlc.CallBackRow
 	err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
 		if back, err = e.q.ReleaseUnknownClaims(ctx, tx, e.workerID, e.leases.tokens()); err != nil {
 			return err
 		}
-		batch := make([]ended, len(back))
+		batch, over := make([]ended, len(back)), []ID(nil)
 		for i, r := range back {
+			if Outcome(r.Outcome) == OutcomeCancelled {
+				over = append(over, r.JobID)
+			}
 			batch[i] = ended{run: &run{row: Row{Queue: r.Queue, Type: r.Type}, lease: &lease{}}, verdict: verdict{outcome: Outcome(r.Outcome)}}
 		}
 		for _, s := range tally(batch) {
@@ -202,10 +211,12 @@ func (e *Engine) releaseUnknown(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		called, err = e.client.callBack(ctx, tx, over)
+		return err
 	})
 	if err == nil && len(back) > 0 {
 		fault.Point("claim.released")
+		e.client.calledBack(called)
 		e.log.Info("claims with a lost answer were handed back", "worker_id", e.workerID, "jobs", len(back))
 	}
 	return err

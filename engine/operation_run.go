@@ -188,7 +188,11 @@ func (e *Engine) operateOn(ctx context.Context, tx pgx.Tx, o *dbsqlc.TakeOperati
 		for _, r := range rows {
 			acted = append(acted, r.JobID)
 		}
-		return nil, acted, errors.Join(err, e.touch(ctx, tx, acted))
+		called, callErr := e.client.callBack(ctx, tx, acted)
+		for _, r := range called {
+			moved = append(moved, line{r.Queue, callbackType, false})
+		}
+		return moved, acted, errors.Join(err, callErr, e.touch(ctx, tx, acted))
 	case OperateRunNow:
 		rows, err := e.q.RunNow(ctx, tx, ids)
 		for _, r := range rows {
@@ -202,6 +206,9 @@ func (e *Engine) operateOn(ctx context.Context, tx pgx.Tx, o *dbsqlc.TakeOperati
 // replayMany replays dead letters. Those whose unique key another job holds by now
 // stay dead; each of them is a savepoint of its own.
 func (e *Engine) replayMany(ctx context.Context, tx pgx.Tx, ids []ID) ([]dbsqlc.ReplayDeadRow, error) {
+	if _, err := e.client.callBack(ctx, tx, ids); err != nil { // what is owed for the lives that are over
+		return nil, err
+	}
 	keyed, err := e.q.ListKeyed(ctx, tx, ids)
 	if err != nil {
 		return nil, err

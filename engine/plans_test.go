@@ -22,7 +22,7 @@ import (
 var large = []string{"jobs", "job_executions", "job_ready", "job_scheduled"}
 
 // ownConnections are the files whose statements the engine sends over its own connections; the others go over the caller's.
-var ownConnections = []string{"claim.sql.go", "finish.sql.go", "hold.sql.go", "lease.sql.go", "live.sql.go", "promote.sql.go", "reaper.sql.go", "retention.sql.go", "stop.sql.go"}
+var ownConnections = []string{"callback.sql.go", "claim.sql.go", "finish.sql.go", "hold.sql.go", "lease.sql.go", "live.sql.go", "promote.sql.go", "reaper.sql.go", "retention.sql.go", "stop.sql.go"}
 
 // TestNoStatementReadsALargeTableWhole asks for the plan of every statement on 60,000 jobs in all places, as a prepared
 // statement gets it that has been used for a while: a generic plan, under the settings of the engine's connections. Once

@@ -34,7 +34,7 @@ func (e *Engine) reapOnce(context.Context) error {
 		return nil
 	}
 	for {
-		rows, err := e.reapStep()
+		rows, called, err := e.reapStep()
 		if err != nil {
 			return err
 		}
@@ -46,6 +46,7 @@ func (e *Engine) reapOnce(context.Context) error {
 		for i := range rows {
 			e.tellReaped(&rows[i])
 		}
+		e.client.calledBack(called)
 		if !e.leader.leading() {
 			return nil
 		}
@@ -62,7 +63,7 @@ func (e *Engine) reapOnce(context.Context) error {
 func wallClock() time.Time { return time.Now().Round(0) }
 
 // reapStep takes back some leases in a transaction with a time of its own.
-func (e *Engine) reapStep() (rows []dbsqlc.ReapClaimsRow, err error) {
+func (e *Engine) reapStep() (rows []dbsqlc.ReapClaimsRow, called []dbsqlc.CallBackRow, err error) {
 	within := e.cfg.DBTimeout * e.batches.reap.patience()
 	ctx, cancel := context.WithTimeout(e.db, within)
 	defer cancel()
@@ -79,10 +80,19 @@ func (e *Engine) reapStep() (rows []dbsqlc.ReapClaimsRow, err error) {
 			return err
 		}
 		fault.Point("reap.open")
+		var over []ID
+		for i := range rows {
+			if r := &rows[i]; Outcome(r.Outcome) == OutcomeCancelled || int(r.Crashes) > lostRunLimit {
+				over = append(over, r.JobID)
+			}
+		}
+		if called, err = e.client.callBack(ctx, tx, over); err != nil {
+			return err
+		}
 		return e.countReaped(ctx, tx, rows)
 	})
 	e.batches.reap.after(err)
-	return rows, err
+	return rows, called, err
 }
 
 // slept tells whether this process, and maybe the machine with all its workers,

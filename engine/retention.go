@@ -34,7 +34,7 @@ func keep(d time.Duration) float64 {
 // pruneOnce removes what is past its time, in small steps, and buries what
 // expired before it could run.
 func (e *Engine) pruneOnce(context.Context) error {
-	err := errors.Join(e.expireWaiting(), e.sweepUniqueKeys(), e.pruneDead(), e.pruneRest(), e.pruneJobs())
+	err := errors.Join(e.expireWaiting(), e.callOwed(), e.sweepUniqueKeys(), e.pruneDead(), e.pruneRest(), e.pruneJobs())
 	e.obs.TaskDone("retention", err)
 	return err
 }

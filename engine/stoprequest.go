@@ -188,13 +188,19 @@ func (e *Engine) revokeOnce(ctx context.Context) error {
 // revoke closes one run of a batch as cancelled, over its worker's head.
 func (e *Engine) revoke(ctx context.Context, id ID, token int64, patience time.Duration) error {
 	var closed []dbsqlc.RevokeJobRow
+	var called []dbsqlc.CallBackRow
 	err := pgx.BeginFunc(ctx, e.hot, func(tx pgx.Tx) (err error) {
 		closed, err = e.revokeIn(ctx, tx, id, token, "its worker did not answer the stop request within "+patience.String())
+		if err != nil || len(closed) == 0 {
+			return err
+		}
+		called, err = e.client.callBack(ctx, tx, []ID{id})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("revoke job %s: %w", id, err)
 	}
+	e.client.calledBack(called)
 	for _, r := range closed {
 		e.obs.RunEnded(r.Queue, r.Type, OutcomeCancelled, 0, 0)
 		e.log.Warn(LogJobCancelled, "job_id", id.String(), "job_type", r.Type, "queue", r.Queue, "worker_id", r.WorkerID, "attempt", r.Attempt,

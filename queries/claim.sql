@@ -25,7 +25,8 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff,
+  (j.callback_url IS NOT NULL)::boolean AS calls_back
 FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.* FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j;
 
 -- name: ClaimSuspects :many
@@ -57,7 +58,8 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff,
+  (j.callback_url IS NOT NULL)::boolean AS calls_back
 FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.* FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j;
 
 -- name: ListReadyQueues :many

@@ -10,12 +10,15 @@ SELECT gone.job_id, nextval('job_claims_id_seq'), gone.attempt, 5 FROM gone
 RETURNING e.job_id, e.fencing_token;
 
 -- name: ReplayDead :many
--- Only one of many replays gets the row back. Attempts and crashes begin anew; history and tokens go on.
+-- Only one of many replays gets the row back. Attempts and crashes begin anew; history and tokens go on. The next end is told
+-- like the last.
 WITH d AS (
   DELETE FROM dead_letter_jobs AS x WHERE x.job_id = ANY(@job_ids::uuid[]) AND x.discarded_at IS NULL RETURNING x.job_id),
 u AS (
   UPDATE jobs AS j SET replays = coalesce(j.replays, 0) + 1, expires_at = NULL FROM d WHERE j.id = d.job_id
-  RETURNING j.id, j.queue, j.type, j.priority, j.replays)
+  RETURNING j.id, j.queue, j.type, j.priority, j.replays, j.callback_url),
+o AS (
+  INSERT INTO owed_callbacks (job_id) SELECT u.id FROM u WHERE u.callback_url IS NOT NULL ON CONFLICT (job_id) DO NOTHING)
 INSERT INTO job_ready AS r (job_id, queue, type, priority) SELECT u.id, u.queue, u.type, u.priority FROM u
 RETURNING r.job_id, r.queue, r.type;
 

@@ -33,7 +33,7 @@ FROM enqueue_job_keyed(@id::uuid, @type::text, @payload::jsonb, @queue::text, @p
   sqlc.narg('expires_at')::timestamptz, sqlc.narg('tags')::text[], sqlc.narg('idempotency_key')::text, @key_ttl_seconds::float8,
   sqlc.narg('traceparent')::text, @notify::boolean, sqlc.narg('copied_from')::uuid, sqlc.narg('unique_key')::text, @unique_scope::text,
   @unique_through::int, sqlc.narg('unique_window_seconds')::float8, @on_conflict::text,
-  sqlc.narg('backoff')::jsonb) AS e;
+  sqlc.narg('backoff')::jsonb, sqlc.narg('callback_url')::text) AS e;
 
 -- name: CopyJobs :copyfrom
 INSERT INTO jobs (id, type, queue, priority, max_attempts, version, payload, scheduled_at, expires_at, timeout_ms, tags, traceparent, copied_from,

@@ -95,11 +95,21 @@ ORDER BY d.job_id DESC LIMIT @max_jobs::int;
 -- The jobs that were made as copies of one, the newest first.
 SELECT id FROM jobs WHERE copied_from = @original::uuid ORDER BY id DESC LIMIT @max_jobs::int;
 
+-- name: GetCallback :one
+-- The newest callback of a job, the nil id if there is none, and whether one is owed that could not be made.
+SELECT coalesce(k.id, '00000000-0000-0000-0000-000000000000')::uuid AS id, coalesce(s.state, '')::text AS state,
+  coalesce(o.error, '')::text AS error, coalesce(o.failed_at, 'epoch')::timestamptz AS failed_at
+FROM (SELECT @job_id::uuid AS job_id) AS x
+LEFT JOIN LATERAL (SELECT j.id FROM jobs AS j WHERE j.callback_of = x.job_id ORDER BY j.id DESC LIMIT 1) AS k ON true
+LEFT JOIN LATERAL (SELECT v.state FROM job_states AS v WHERE v.id = k.id OFFSET 0) AS s ON true
+LEFT JOIN LATERAL (SELECT c.error, c.failed_at FROM owed_callbacks AS c WHERE c.job_id = x.job_id) AS o ON true;
+
 -- name: GetJobs :many
 -- One job or a page of them. A payload larger than payload_max is left out, so that a page of large jobs stays small: the
 -- stored size is asked first, since writing a payload out to measure it is what costs. 'epoch' and 0 stand for none.
 SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_at, j.expires_at,
   coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from, j.backoff,
+  coalesce(j.callback_url, '')::text AS callback_url, j.callback_of,
   coalesce(j.replays, 0)::int AS replays,
   coalesce(CASE WHEN pg_column_size(j.payload) <= @payload_max::int THEN
     CASE WHEN octet_length(j.payload::text) <= @payload_max::int THEN j.payload::text END END, '')::text AS payload,

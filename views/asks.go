@@ -13,9 +13,9 @@ type NewJob struct {
 }
 
 // JobForm is what stands in the fields, named type, queue, payload, priority,
-// run_at, max_attempts, key, tags and copied_from.
+// run_at, max_attempts, key, tags, callback_url and copied_from.
 type JobForm struct {
-	Type, Queue, Payload, Priority, RunAt, MaxAttempts, Key, Tags, CopiedFrom string
+	Type, Queue, Payload, Priority, RunAt, MaxAttempts, Key, Tags, CallbackURL, CopiedFrom string
 }
 
 // Problem is a mistake in a field.

@@ -205,7 +205,8 @@ func TestMalformedAndMisshapenBodies(t *testing.T) {
 		`{"type":"email","type":"email"}`: "/type", `{"type":"email","priorty":1}`: "/priorty", `{"type":"email","Type":"x"}`: "/Type", `{"type":"email","a.b/c~d":1}`: "/a.b~1c~0d",
 		`{"type":"email","max_attempts":0}`: "/max_attempts", `{"type":"email","max_attempts":101}`: "/max_attempts", `{"type":"email","max_attempts":1.5}`: "/max_attempts",
 		`{"type":"email","max_attempts":"5"}`: "/max_attempts", `{"type":"email","tags":"x"}`: "/tags", `{"type":"email","tags":[""]}`: "/tags/0", `{"type":"email","tags":["a",null]}`: "/tags/1",
-		`{"type":"email","idempotency_key":""}`: "/idempotency_key", `{"type":"email","traceparent":"00-x"}`: "/traceparent", `{"type":"email","callback_url":"https://example.com"}`: "/callback_url",
+		`{"type":"email","idempotency_key":""}`: "/idempotency_key", `{"type":"email","traceparent":"00-x"}`: "/traceparent", `{"type":"email","callback_url":"example.com"}`: "/callback_url",
+		`{"type":"email","callback_url":""}`: "/callback_url", `{"type":"email","callback_url":null}`: "/callback_url", `{"type":"email","after":[]}`: "/after",
 	} {
 		s.post(body).refused(body, http.StatusUnprocessableEntity, "validation-failed", place)
 	}

@@ -24,6 +24,7 @@ type enqueueFlags struct {
 	maxAttempts                                     int
 	tags                                            []string
 	uniqueKey, uniqueScope, onConflict, copiedFrom  string
+	callbackURL                                     string
 	uniqueStates                                    []string
 	uniqueWindow                                    time.Duration
 }
@@ -84,6 +85,7 @@ func newJobsEnqueueCommand(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.uniqueStates, "unique-states", nil, "`states` in which a job holds its key: waiting,running (default), waiting, or waiting,running,dead")
 	flags.DurationVar(&f.uniqueWindow, "unique-window", 0, "hold the key so long from now, whatever becomes of the job, such as 1h")
 	flags.StringVar(&f.onConflict, "on-conflict", "", "while another job holds the key: `return` it, replace it if it waits, or reject")
+	flags.StringVar(&f.callbackURL, "callback-url", "", "`URL` that is told of the job's end by a signed webhook")
 	flags.StringVar(&f.copiedFrom, "copied-from", "", "`id` of the job that this is a copy of")
 	return cmd
 }
@@ -159,6 +161,9 @@ func (f *enqueueFlags) body(cmd *cobra.Command, jobType string, stdin io.Reader)
 	}
 	if given("tag") {
 		body["tags"] = f.tags
+	}
+	if given("callback-url") {
+		body["callback_url"] = f.callbackURL
 	}
 	if given("copied-from") {
 		body["copied_from"] = f.copiedFrom

@@ -78,6 +78,10 @@ func jobPairs(j wireJob) []pair {
 	if l := j.Lease; l != nil {
 		pairs = append(pairs, pair{"lease", fmt.Sprintf("worker %s, token %s, until %s", l.WorkerID, l.FencingToken, instant(l.ExpiresAt))})
 	}
+	if c := j.Callback; c != nil {
+		pairs = append(pairs, pair{"callback to", oneLine(c.URL, 200)}, pair{"callback", strings.TrimSpace(c.JobID + " " + c.Status)}, pair{"callback error", oneLine(c.Error, 200)})
+	}
+	pairs = append(pairs, pair{"callback of", j.CallbackOf})
 	if p := j.Progress; p != nil {
 		pairs = append(pairs, pair{"progress", strings.TrimSuffix(p.Percent.String()+" %, "+oneLine(p.Text, 200), ", ")})
 	}

@@ -46,7 +46,14 @@ type wireJob struct {
 	DiscardedAt *time.Time    `json:"discarded_at"`
 	HeldReason  string        `json:"held_reason"`
 	Runs        []wireAttempt `json:"executions"`
-	Progress    *struct {
+	CallbackOf  string        `json:"callback_of"`
+	Callback    *struct {
+		URL    string `json:"url"`
+		JobID  string `json:"job_id"`
+		Status string `json:"status"`
+		Error  string `json:"error"`
+	} `json:"callback"`
+	Progress *struct {
 		Percent json.Number `json:"percent"`
 		Text    string      `json:"text"`
 	} `json:"progress"`

@@ -18,7 +18,7 @@ import (
 var tables = []string{
 	"api_tokens", "console_sessions", "console_users", "dead_letter_jobs", "idempotency_keys", "integrity_checks", "job_claims", "job_executions", "job_held", "job_live",
 	"job_ready", "job_scheduled", "job_stats_deltas", "job_stats_minutes", "job_stop_requests", "job_types", "job_unique_keys", "jobs", "leaders", "maintenance_tasks",
-	"operation_jobs", "operations", "operator_action_head", "operator_actions", "queues", "refused_writes", "sign_in_tries", "signing_secrets", "workers",
+	"operation_jobs", "operations", "operator_action_head", "operator_actions", "owed_callbacks", "queues", "refused_writes", "sign_in_tries", "signing_secrets", "workers",
 }
 
 // views are the engine's too, and only read, but for the door of SQL's producers.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,6 +43,10 @@ type Job struct {
 	Tags        []string
 	Traceparent string
 	CopiedFrom  *engine.ID
+	// Callback is set for a job whose end is told; of a list's jobs it has the URL
+	// alone. CallbackOf is the job whose end this one tells of.
+	Callback   *Callback
+	CallbackOf *engine.ID
 	// HeldReason says what a pending job waits for besides a worker: type_paused,
 	// no_worker, dependency. DeadReason is set for dead letters.
 	HeldReason string
@@ -115,7 +120,7 @@ func (r *Reader) Job(ctx context.Context, id engine.ID) (Job, error) {
 	if len(jobs) == 0 {
 		return Job{}, fmt.Errorf("read job %s: %w", id, engine.ErrJobNotFound)
 	}
-	if err := r.addLive(ctx, &jobs[0]); err != nil {
+	if err := errors.Join(r.addLive(ctx, &jobs[0]), r.addCallback(ctx, &jobs[0])); err != nil {
 		return Job{}, fmt.Errorf("read job %s: %w", id, err)
 	}
 	return jobs[0], nil
@@ -144,7 +149,11 @@ func jobOf(x *dbsqlc.GetJobsRow) Job {
 		CreatedAt: x.CreatedAt.UTC(), ScheduledAt: x.ScheduledAt.UTC(), ExpiresAt: optional(x.ExpiresAt),
 		StartedAt: instant(x.LastStartedAt), DiscardedAt: instant(x.DiscardedAt),
 		Timeout: time.Duration(x.TimeoutMs) * time.Millisecond, Tags: x.Tags, Traceparent: x.Traceparent, CopiedFrom: x.CopiedFrom, Backoff: engine.StoredBackoff(x.Backoff),
+		CallbackOf: x.CallbackOf,
 		HeldReason: x.HeldReason, DeadReason: engine.Reason(x.DeadReason), Payload: rawJSON([]byte(x.Payload)),
+	}
+	if x.CallbackUrl != "" {
+		j.Callback = &Callback{URL: x.CallbackUrl}
 	}
 	if j.State == engine.StateLeased {
 		j.Run++

@@ -20,7 +20,7 @@ import (
 
 // enqueueFields are the fields of an enqueue, in the order of the documentation.
 var enqueueFields = []string{"type", "payload", "queue", "priority", "run_at", "scheduled_at", "delay_seconds", "max_attempts",
-	"timeout_seconds", "expires_at", "tags", "backoff", "idempotency_key", "unique", "copied_from",
+	"timeout_seconds", "expires_at", "tags", "backoff", "idempotency_key", "unique", "callback_url", "copied_from",
 	"traceparent"}
 
 // enqueueRequest is an enqueue as far as HTTP knows it.
@@ -95,6 +95,8 @@ func (q *enqueueRequest) field(m member) {
 		q.unique(m)
 	case "backoff":
 		q.backoff(m)
+	case "callback_url":
+		o.CallbackURL = q.text(m)
 	case "copied_from":
 		o.CopiedFrom = q.id(m)
 	case "traceparent":

@@ -133,6 +133,8 @@ type jobJSON struct {
 	DeadReason   engine.Reason   `json:"dead_reason,omitempty"`
 	DiscardedAt  stamp           `json:"discarded_at,omitzero"`
 	CopiedFrom   *engine.ID      `json:"copied_from,omitempty"`
+	Callback     *callbackJSON   `json:"callback,omitempty"`
+	CallbackOf   *engine.ID      `json:"callback_of,omitempty"`
 	TraceID      string          `json:"trace_id,omitempty"`
 	Traceparent  string          `json:"traceparent,omitempty"`
 	Payload      json.RawMessage `json:"payload,omitempty"`
@@ -218,7 +220,7 @@ func jobOf(j inspect.Job) jobJSON {
 		Run: j.Run, Crashes: j.Crashes, Suspect: j.Suspect(), Replays: j.Replays, UpdatedAt: stamp(j.UpdatedAt), StartedAt: stamp(j.StartedAt),
 		FinishedAt: stamp(j.FinishedAt), ExpiresAt: stamp(j.ExpiresAt), Backoff: j.Backoff, Tags: j.Tags, HeldReason: j.HeldReason, DeadReason: j.DeadReason,
 		DiscardedAt: stamp(j.DiscardedAt), CopiedFrom: j.CopiedFrom, Traceparent: j.Traceparent, Payload: j.Payload,
-		PayloadOmitted: j.Payload == nil,
+		PayloadOmitted: j.Payload == nil, Callback: callbackOf(j.Callback), CallbackOf: j.CallbackOf,
 	}
 	if j.FencingToken != 0 {
 		t := token(j.FencingToken)
@@ -249,9 +251,9 @@ func jobOf(j inspect.Job) jobJSON {
 	return out
 }
 
-// etag changes with every move, run and edit of a job.
+// etag changes with every move, run and edit of a job, and every move of its callback.
 func etag(j inspect.Job, extras string) string {
-	return fmt.Sprintf(`"%d-%d-%d-%s-%d%s"`, j.Version, j.FencingToken, j.Replays, j.State, j.UpdatedAt.UnixMicro(), extras)
+	return fmt.Sprintf(`"%d-%d-%d-%s-%d%s%s"`, j.Version, j.FencingToken, j.Replays, j.State, j.UpdatedAt.UnixMicro(), callbackTag(j.Callback), extras)
 }
 
 type attemptJSON struct {

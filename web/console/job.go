@@ -360,7 +360,7 @@ func (v *visit) jobFacts(j *inspect.Job) []views.Fact {
 }
 
 func (v *visit) related(d dossier) []views.Fact {
-	var list []views.Fact
+	list := v.callback(d.job)
 	if from := d.job.CopiedFrom; from != nil {
 		list = append(list, views.Fact{Name: "Copied from", Value: []views.Span{{Text: shortID(*from), Href: v.k.url("/jobs/" + from.String())}}})
 	}
@@ -375,4 +375,28 @@ func (v *visit) related(d dossier) []views.Fact {
 		list = append(list, views.Fact{Name: "Same error", Value: []views.Span{{Text: "fp " + shortPrint(e.Fingerprint), Href: v.k.groupURL(e.Fingerprint)}}})
 	}
 	return list
+}
+
+// callback is how the job's end is told, and of which end it tells itself.
+func (v *visit) callback(j inspect.Job) (list []views.Fact) {
+	link := func(id engine.ID) views.Span {
+		return views.Span{Text: shortID(id), Href: v.k.url("/jobs/" + id.String())}
+	}
+	if of := j.CallbackOf; of != nil {
+		list = append(list, views.Fact{Name: "Callback of", Value: []views.Span{link(*of)}})
+	}
+	c := j.Callback
+	if c == nil {
+		return list
+	}
+	value := text("when the job ends")
+	switch {
+	case c.Error != "":
+		value = []views.Span{{Text: "could not be made "}, {At: v.clock.past(c.FailedAt)}, {Text: ", and is tried again: " + c.Error}}
+	case c.Made():
+		value = []views.Span{{Text: "job "}, link(c.JobID), {Text: " " + stateText(c.State)}}
+	case j.State.Finished():
+		value = text("made, and removed since")
+	}
+	return append(list, views.Fact{Name: "Callback", Value: value}, views.Fact{Name: "Callback to", Value: []views.Span{{Text: cut(c.URL, 60), Code: true}}, Copy: c.URL})
 }

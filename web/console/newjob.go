@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/reliable-job-engine/reliable-job-engine/engine"
+	"github.com/reliable-job-engine/reliable-job-engine/engine/inspect"
 	"github.com/reliable-job-engine/reliable-job-engine/views"
 )
 
@@ -53,8 +54,15 @@ func (k *Console) copyOf(c echo.Context, id engine.ID) (views.JobForm, error) {
 	}
 	return views.JobForm{
 		Type: j.Type, Queue: j.Queue, Payload: strings.TrimSpace(string(payload)), Priority: strconv.Itoa(int(j.Priority)),
-		MaxAttempts: strconv.Itoa(j.MaxAttempts), Tags: joined(j.Tags), CopiedFrom: id.String(),
+		MaxAttempts: strconv.Itoa(j.MaxAttempts), Tags: joined(j.Tags), CopiedFrom: id.String(), CallbackURL: callbackURL(j),
 	}, nil
+}
+
+func callbackURL(j inspect.Job) string {
+	if j.Callback == nil {
+		return ""
+	}
+	return j.Callback.URL
 }
 
 func (k *Console) newJobPage(c echo.Context, status int, form views.JobForm, problems []views.Problem) error {
@@ -80,6 +88,9 @@ func curlOf(f views.JobForm) string {
 	}
 	if payload, err := decodeJSON([]byte(f.Payload)); err == nil {
 		body["payload"] = payload
+	}
+	if f.CallbackURL != "" {
+		body["callback_url"] = f.CallbackURL
 	}
 	b, err := encodeJSON(body)
 	if err != nil {
@@ -138,6 +149,7 @@ func formOf(values url.Values) jobForm {
 	return jobForm{
 		Type: field("type"), Queue: field("queue"), Payload: values.Get("payload"), Priority: field("priority"), RunAt: field("run_at"),
 		MaxAttempts: field("max_attempts"), Key: field("key"), Tags: field("tags"), CopiedFrom: field("copied_from"),
+		CallbackURL: field("callback_url"),
 	}
 }
 
@@ -146,7 +158,7 @@ func formOf(values url.Values) jobForm {
 func (f jobForm) read() (args engine.RawArgs, o engine.EnqueueOptions, problems []views.Problem) {
 	refuse := func(field, text string) { problems = append(problems, views.Problem{Field: field, Text: text}) }
 	args = engine.RawArgs{Type: f.Type, Payload: json.RawMessage(f.Payload)}
-	o = engine.EnqueueOptions{Queue: f.Queue, IdempotencyKey: f.Key}
+	o = engine.EnqueueOptions{Queue: f.Queue, IdempotencyKey: f.Key, CallbackURL: f.CallbackURL}
 	if f.Type == "" {
 		refuse("type", "say which")
 	}

@@ -19,6 +19,11 @@ import (
 func (p *Process) NewEngine(pool *pgxpool.Pool, read *inspect.Reader, observer engine.Observer, maintenanceOnly bool) (*engine.Engine, error) {
 	c := engineConfig(p.Config)
 	c.Pool, c.Log, c.Observer, c.Version, c.MaintenanceOnly = pool, p.Log, observer, p.Build.Version, maintenanceOnly
+	check, err := samplejobs.CheckTarget(samplejobs.Config{Development: p.Config.Env == config.Development, WebhookAllowHosts: p.Config.Webhook.AllowHosts})
+	if err != nil {
+		return nil, err
+	}
+	c.CheckCallback = check
 	if !maintenanceOnly {
 		ws, err := p.sampleJobs(pool, read, observer)
 		if err != nil {

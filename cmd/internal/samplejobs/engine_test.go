@@ -27,7 +27,7 @@ type installation struct {
 	mail   string // folder
 }
 
-func start(t *testing.T) *installation {
+func start(t *testing.T, signingKeys ...string) *installation {
 	t.Helper()
 	in := &installation{pool: dbtest.New(t), mail: t.TempDir()}
 	in.reader = inspect.New(in.pool)
@@ -37,7 +37,7 @@ func start(t *testing.T) *installation {
 	}
 	in.client = client
 	ws := engine.NewWorkers()
-	if err := Register(ws, Config{Development: true, MailDir: in.mail, Source: in.reader, Enqueuer: client}); err != nil {
+	if err := Register(ws, Config{Development: true, WebhookSigningKeys: signingKeys, MailDir: in.mail, Source: in.reader, Enqueuer: client}); err != nil {
 		t.Fatal(err)
 	}
 	e, err := engine.New(engine.Config{Pool: in.pool, Workers: ws, PollInterval: 50 * time.Millisecond})

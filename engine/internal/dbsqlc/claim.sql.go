@@ -34,8 +34,9 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff,
+  (j.callback_url IS NOT NULL)::boolean AS calls_back
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff, p.callback_url, p.callback_of FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimJobsParams struct {
@@ -66,6 +67,7 @@ type ClaimJobsRow struct {
 	TimeoutMs      *int32
 	ExpiresAt      *time.Time
 	Backoff        []byte
+	CallsBack      bool
 }
 
 // Takes ready jobs out of line and writes one lease for the batch; the lease's id is their token. A lane is a queue and
@@ -108,6 +110,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 			&i.TimeoutMs,
 			&i.ExpiresAt,
 			&i.Backoff,
+			&i.CallsBack,
 		); err != nil {
 			return nil, err
 		}
@@ -145,8 +148,9 @@ c AS (
   FROM d HAVING count(*) > 0
   RETURNING k.id, k.claimed_at, k.lease_expires_at)
 SELECT c.id AS token, c.claimed_at, c.lease_expires_at, d.seq, d.job_id, d.attempt, d.crashes, d.queue, d.priority, d.type,
-  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff
-FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
+  d.ready_at, j.payload, j.max_attempts, j.timeout_ms, j.expires_at, j.backoff,
+  (j.callback_url IS NOT NULL)::boolean AS calls_back
+FROM c CROSS JOIN d CROSS JOIN LATERAL (SELECT p.id, p.type, p.queue, p.priority, p.max_attempts, p.version, p.created_at, p.payload, p.scheduled_at, p.expires_at, p.timeout_ms, p.unique_key, p.flow_key, p.tags, p.traceparent, p.copied_from, p.replays, p.unique_through, p.backoff, p.callback_url, p.callback_of FROM jobs AS p WHERE p.id = d.job_id OFFSET 0) AS j
 `
 
 type ClaimSuspectsRow struct {
@@ -166,6 +170,7 @@ type ClaimSuspectsRow struct {
 	TimeoutMs      *int32
 	ExpiresAt      *time.Time
 	Backoff        []byte
+	CallsBack      bool
 }
 
 // Jobs whose last run was lost with its process, in a lease of their own. They run one after the other, so a few can share
@@ -204,6 +209,7 @@ func (q *Queries) ClaimSuspects(ctx context.Context, db DBTX, queues []string, t
 			&i.TimeoutMs,
 			&i.ExpiresAt,
 			&i.Backoff,
+			&i.CallsBack,
 		); err != nil {
 			return nil, err
 		}

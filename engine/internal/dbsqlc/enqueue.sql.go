@@ -159,7 +159,7 @@ FROM enqueue_job_keyed($1::uuid, $2::text, $3::jsonb, $4::text, $5::int, $6::tim
   $11::timestamptz, $12::text[], $13::text, $14::float8,
   $15::text, $16::boolean, $17::uuid, $18::text, $19::text,
   $20::int, $21::float8, $22::text,
-  $23::jsonb) AS e
+  $23::jsonb, $24::text) AS e
 `
 
 type EnqueueKeyedParams struct {
@@ -186,6 +186,7 @@ type EnqueueKeyedParams struct {
 	UniqueWindowSeconds *float64
 	OnConflict          string
 	Backoff             []byte
+	CallbackUrl         *string
 }
 
 type EnqueueKeyedRow struct {
@@ -222,6 +223,7 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 		arg.UniqueWindowSeconds,
 		arg.OnConflict,
 		arg.Backoff,
+		arg.CallbackUrl,
 	)
 	var i EnqueueKeyedRow
 	err := row.Scan(

@@ -175,6 +175,35 @@ func (q *Queries) CountScheduled(ctx context.Context, db DBTX, countCap int32) (
 	return items, nil
 }
 
+const GetCallback = `-- name: GetCallback :one
+SELECT coalesce(k.id, '00000000-0000-0000-0000-000000000000')::uuid AS id, coalesce(s.state, '')::text AS state,
+  coalesce(o.error, '')::text AS error, coalesce(o.failed_at, 'epoch')::timestamptz AS failed_at
+FROM (SELECT $1::uuid AS job_id) AS x
+LEFT JOIN LATERAL (SELECT j.id FROM jobs AS j WHERE j.callback_of = x.job_id ORDER BY j.id DESC LIMIT 1) AS k ON true
+LEFT JOIN LATERAL (SELECT v.state FROM job_states AS v WHERE v.id = k.id OFFSET 0) AS s ON true
+LEFT JOIN LATERAL (SELECT c.error, c.failed_at FROM owed_callbacks AS c WHERE c.job_id = x.job_id) AS o ON true
+`
+
+type GetCallbackRow struct {
+	ID       uuid.UUID
+	State    string
+	Error    string
+	FailedAt time.Time
+}
+
+// The newest callback of a job, the nil id if there is none, and whether one is owed that could not be made.
+func (q *Queries) GetCallback(ctx context.Context, db DBTX, jobID uuid.UUID) (GetCallbackRow, error) {
+	row := db.QueryRow(ctx, GetCallback, jobID)
+	var i GetCallbackRow
+	err := row.Scan(
+		&i.ID,
+		&i.State,
+		&i.Error,
+		&i.FailedAt,
+	)
+	return i, err
+}
+
 const GetDead = `-- name: GetDead :one
 SELECT d.job_id, d.fencing_token, d.died_at, d.discarded_at, d.attempt, d.crashes, d.queue, d.type, d.reason,
   coalesce(d.error_class, '')::text AS error_class, coalesce(d.error, '')::text AS error, coalesce(d.stack, '')::text AS stack,
@@ -224,6 +253,7 @@ func (q *Queries) GetDead(ctx context.Context, db DBTX, jobID uuid.UUID) (GetDea
 const GetJobs = `-- name: GetJobs :many
 SELECT j.id, j.type, j.queue, j.priority, j.max_attempts, j.version, j.created_at, j.expires_at,
   coalesce(j.timeout_ms, 0)::int AS timeout_ms, j.tags, coalesce(j.traceparent, '')::text AS traceparent, j.copied_from, j.backoff,
+  coalesce(j.callback_url, '')::text AS callback_url, j.callback_of,
   coalesce(j.replays, 0)::int AS replays,
   coalesce(CASE WHEN pg_column_size(j.payload) <= $1::int THEN
     CASE WHEN octet_length(j.payload::text) <= $1::int THEN j.payload::text END END, '')::text AS payload,
@@ -267,6 +297,8 @@ type GetJobsRow struct {
 	Traceparent    string
 	CopiedFrom     *uuid.UUID
 	Backoff        []byte
+	CallbackUrl    string
+	CallbackOf     *uuid.UUID
 	Replays        int32
 	Payload        string
 	State          string
@@ -317,6 +349,8 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, payloadMax int32, errorM
 			&i.Traceparent,
 			&i.CopiedFrom,
 			&i.Backoff,
+			&i.CallbackUrl,
+			&i.CallbackOf,
 			&i.Replays,
 			&i.Payload,
 			&i.State,

@@ -103,6 +103,8 @@ type Job struct {
 	Replays       *int16
 	UniqueThrough *int16
 	Backoff       []byte
+	CallbackUrl   *string
+	CallbackOf    *uuid.UUID
 }
 
 type JobClaim struct {
@@ -170,6 +172,7 @@ type JobInbox struct {
 	UniqueWindow   pgtype.Interval
 	OnConflict     *string
 	Backoff        []byte
+	CallbackUrl    *string
 }
 
 type JobLive struct {
@@ -341,6 +344,12 @@ type OperatorActionHead struct {
 	RemovedID    int64
 	RemovedHash  []byte
 	RemovedUntil time.Time
+}
+
+type OwedCallback struct {
+	JobID    uuid.UUID
+	FailedAt *time.Time
+	Error    *string
 }
 
 type Queue struct {
