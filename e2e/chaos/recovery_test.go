@@ -55,7 +55,8 @@ func (e *evidence) troubled() []span {
 		case "down":
 			down = h.At
 		case "up":
-			spans = append(spans, span{down, h.At.Add(heartbeat + time.Second)})
+			// What was asked before may fail until its time is over, and a heartbeat's calm follows that.
+			spans = append(spans, span{down, h.At.Add(heartbeat + dbTimeout)})
 		case "reset", "slow":
 			begun[h.What+h.Who] = h.At
 		case "healed":
@@ -130,8 +131,8 @@ type step struct {
 	lease int64
 }
 
-// longestStep is how long the reaper's statement may take: DB_TIMEOUT of a storm.
-const longestStep = 3 * time.Second
+// dbTimeout is DB_TIMEOUT of a storm: how long the reaper's statement may take, too.
+const dbTimeout = 3 * time.Second
 
 // busy are the spans between an instant and the step that took a lease back in which
 // the reaper was at work on leases that came before it. A reaper that passed it over
@@ -139,7 +140,7 @@ const longestStep = 3 * time.Second
 func busy(steps []step, lease int64, from, to time.Time) []span {
 	var spans []span
 	for i := 1; i < len(steps); i++ {
-		if a, b := steps[i-1], steps[i]; !a.at.Before(from) && !b.at.After(to) && a.lease < lease && b.at.Sub(a.at) <= longestStep {
+		if a, b := steps[i-1], steps[i]; !a.at.Before(from) && !b.at.After(to) && a.lease < lease && b.at.Sub(a.at) <= dbTimeout {
 			spans = append(spans, span{a.at, b.at})
 		}
 	}

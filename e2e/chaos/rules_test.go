@@ -45,9 +45,9 @@ var rules = []rule{
 		    WHERE r.door IN ('cancel', 'stop') AND r.outcome IN ('acknowledged', 'unknown') AND w.id = j.id) AS recalled FROM evidence.jobs AS j) AS x
 		WHERE NOT coalesce(CASE
 		  WHEN x.recalled AND x.state = 'cancelled' THEN true
-		  -- Ten runs in a row that were lost with their process are quarantined, whosever fault they were.
+		  -- Ten runs in a row that were lost with their process are quarantined, whosever fault they were; one handed back is none.
 		  WHEN x.state = 'dead_letter' AND x.reason = 'poison' AND (SELECT count(*) = 10 AND bool_and(e.outcome = 6) FROM (
-		    SELECT e.outcome FROM job_executions AS e WHERE e.job_id = x.id ORDER BY e.fencing_token DESC LIMIT 10) AS e) THEN true
+		    SELECT e.outcome FROM job_executions AS e WHERE e.job_id = x.id AND e.outcome NOT IN (3, 4) ORDER BY e.fencing_token DESC LIMIT 10) AS e) THEN true
 		  WHEN x.type IN ('hopeless', 'pill.loop') THEN x.state = 'dead_letter' AND x.reason = 'exhausted'
 		  WHEN x.type = 'doomed' THEN x.state = 'dead_letter' AND x.reason = 'permanent'
 		  WHEN x.type = 'brief' THEN x.state = 'dead_letter' AND x.reason = 'expired'
