@@ -26,7 +26,7 @@ func newGuarded(t testing.TB) (*site, *access.Accounts) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, r := range access.Roles() {
-		if _, err := accounts.Create(ctx, "the-"+string(r), password, r, engine.Actor{Name: "test"}); err != nil {
+		if _, err := accounts.Create(ctx, access.UserSpec{Name: "the-" + string(r), Password: password, Role: r}, engine.Actor{Name: "test"}); err != nil {
 			t.Fatalf("create %s: %v", r, err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestALostRightIsFeltWithTheNextRequest(t *testing.T) {
 	s.get("/jobs", "Cookie", cookie).shows("before", http.StatusOK, "New job")
 	ctx, cancel := shortly()
 	defer cancel()
-	if err := accounts.SetRole(ctx, "the-operator", access.RoleViewer, engine.Actor{Name: "test"}); err != nil {
+	if err := accounts.Edit(ctx, "the-operator", access.UserEdit{Role: new(access.RoleViewer)}, engine.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if r := s.get("/jobs", "Cookie", cookie); r.status != http.StatusSeeOther {

@@ -430,7 +430,7 @@ func TestTokensWithoutABootstrapToken(t *testing.T) {
 	if got := w.call("GET", "/api/v1/queues", ""); got.status != http.StatusOK {
 		t.Errorf("while nobody has an account = %d %s", got.status, got.body)
 	}
-	if _, err := accounts.Create(t.Context(), "ann", password, access.RoleAdmin, engine.Actor{Name: "test"}); err != nil {
+	if _, err := accounts.Create(t.Context(), access.UserSpec{Name: "ann", Password: password, Role: access.RoleAdmin}, engine.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	token, _ := w.token(access.TokenSpec{Name: "ci", Scopes: []access.Scope{access.ScopeAdmin}})

@@ -85,7 +85,7 @@ func newUsersCreateCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				u, err := users.Create(ctx, name, password, access.Role(role), actor(reason))
+				u, err := users.Create(ctx, access.UserSpec{Name: name, Password: password, Role: access.Role(role)}, actor(reason))
 				if err != nil {
 					return err
 				}

@@ -95,7 +95,7 @@ func TestSessionWorksOnTwoServersAndEndsOnBothAtOnce(t *testing.T) {
 	if b.ask("GET", "/console/jobs", "", cookie).StatusCode != 200 || b.who.May(ScopeJobsWrite) {
 		t.Fatalf("the other server sees %+v", b.who)
 	}
-	if err := a.accounts.SetRole(t.Context(), "ann", access.RoleOperator, cli); err != nil {
+	if err := a.accounts.Edit(t.Context(), "ann", access.UserEdit{Role: new(access.RoleOperator)}, cli); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.ask("GET", "/console/jobs", "", cookie).StatusCode; got != 303 {
