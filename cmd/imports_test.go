@@ -76,7 +76,7 @@ var mayImport = map[string]rule{
 	"web":                      {may: []string{"web/api", "web/console", "web/auth", "web/ops", "web/overview", "views", "static", "engine/inspect", "engine"}, tests: []string{"engine/access", "engine/verify", "web/openapi"}},
 	"web/openapi":              {never: slices.Concat(outside, database)},
 	"web/api":                  {may: []string{"web/auth", "web/openapi", "web/overview", "engine/inspect", "engine/search", "engine"}, never: database},
-	"web/console":              {may: []string{"web/auth", "web/openapi", "web/overview", "views", "static", "engine/inspect", "engine/search", "engine"}, never: database},
+	"web/console":              {may: []string{"web/auth", "web/openapi", "web/overview", "views", "static", "engine/access", "engine/inspect", "engine/search", "engine"}, never: database},
 	"web/overview":             {may: []string{"engine/inspect"}, never: slices.Concat(outside, database)},
 	"web/ops":                  {may: []string{"engine/inspect", "engine"}, never: []string{"github.com/a-h/templ"}},
 	"web/auth":                 {may: []string{"engine/access", "engine"}, never: database},

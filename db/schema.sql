@@ -906,7 +906,9 @@ CREATE TABLE public.console_users (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     disabled_at timestamp with time zone,
     signed_in_at timestamp with time zone,
+    queues text[],
     CONSTRAINT console_users_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9._@-]{0,63}$'::text)),
+    CONSTRAINT console_users_queues_check CHECK (((cardinality(queues) >= 1) AND (cardinality(queues) <= 100))),
     CONSTRAINT console_users_role_check CHECK ((role = ANY (ARRAY['admin'::text, 'operator'::text, 'viewer'::text])))
 );
 
@@ -2044,4 +2046,5 @@ INSERT INTO public.schema_migrations (version) VALUES
     ('20261130210200'),
     ('20261130210300'),
     ('20261130220000'),
-    ('20261130220100');
+    ('20261130220100'),
+    ('20261201010000');

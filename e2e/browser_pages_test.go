@@ -40,6 +40,7 @@ var pagesWithData = []page{
 	{"/jobs/{retrying}", 200, ""},
 	{"/jobs/{waiting}", 200, "report"},
 	{"/jobs/{waiting}/cancel", 200, "Cancel job {short waiting}?"},
+	{"/jobs/{waiting}/reveal", 200, "Reveal the payload of job {short waiting}?"},
 	{"/queues", 200, "Queues"},
 	{"/queues?sort=name", 200, "Queues"},
 	{"/queues/{queue}", 200, "{queue}"},
@@ -58,6 +59,9 @@ var pagesWithData = []page{
 	{"/workers/{worker}", 200, ""},
 	{"/audit", 200, "Audit"},
 	{"/system", 200, "System"},
+	{"/account", 200, "Account"},
+	{"/access/users", 200, "People"},
+	{"/access/tokens", 200, "Tokens"},
 	{"/help", 200, "Help"},
 	{"/help/api", 200, "API"},
 	{"/help/api/schemas", 200, "API schemas"},
@@ -236,6 +240,7 @@ func (s *stage) lookAtSignIn(t *testing.T, html *folder) {
 	v.signIn(adminPassword)
 	v.sees(v.heading("Overview"))
 	v.axe("/ of a person signed in")
+	v.lookAtAccess(t, html)
 	v.open("/jobs/new")
 	v.click(v.button("Enqueue"))
 	v.sees(v.GetByText("1 field needs attention."))

@@ -1,41 +1,53 @@
 -- name: InsertUser :one
 -- No row: the name is taken.
-INSERT INTO console_users AS u (name, password_hash, role) VALUES (@name, @password_hash, @role)
+INSERT INTO console_users AS u (name, password_hash, role, queues) VALUES (@name, @password_hash, @role, sqlc.narg('queues')::text[])
 ON CONFLICT (name) DO NOTHING RETURNING u.id, u.name, u.role, u.created_at;
 
 -- name: HasUsers :one
 SELECT EXISTS (SELECT 1 FROM console_users AS u) AS any_users;
 
 -- name: LockUsers :exec
--- Waits for whoever is adding a user, so that an empty table is empty for all: the first admin is made once.
+-- Waits for whoever is adding or changing a user, and keeps others from it: the first admin is made once, and the last one
+-- stays. It must be the first lock of its transaction.
 LOCK TABLE console_users IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: GetUserByName :one
-SELECT u.id, u.name, u.role, u.password_hash, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = @name;
+SELECT u.id, u.name, u.role, u.queues, u.password_hash, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = @name;
 
 -- name: ListUsers :many
-SELECT u.id, u.name, u.role, u.created_at, u.disabled_at, u.signed_in_at,
+-- Of all, or of one name.
+SELECT u.id, u.name, u.role, u.queues, u.generation, u.created_at, u.disabled_at, u.signed_in_at,
   (SELECT count(*) FROM console_sessions AS s WHERE s.user_id = u.id
     AND s.used_at > now() - make_interval(secs => @idle_seconds::float8)
     AND s.created_at > now() - make_interval(secs => @total_seconds::float8))::int AS sessions
-FROM console_users AS u ORDER BY u.name LIMIT @max_rows::int;
+FROM console_users AS u WHERE (sqlc.narg('name')::text IS NULL OR u.name = sqlc.narg('name')::text) ORDER BY u.name LIMIT @max_rows::int;
+
+-- name: ListAdmins :many
+-- Those who may do everything.
+SELECT u.name FROM console_users AS u WHERE u.role = 'admin' AND u.disabled_at IS NULL AND u.queues IS NULL ORDER BY u.id;
 
 -- name: ChangeUser :one
 -- What a person may do or knows has changed: the generation rises, which locks out every sign-in that has begun. What is
--- NULL stays. The row lock makes a sign-in's last step wait; the caller then deletes the sessions, with a statement of its
--- own that sees what was committed before the lock was had.
-WITH was AS (SELECT u.id, u.role, u.disabled_at FROM console_users AS u WHERE u.name = @name FOR UPDATE)
+-- NULL stays; an empty list of queues is every queue. The row lock makes a sign-in's last step wait; the caller then deletes
+-- the sessions, with a statement of its own that sees what was committed before the lock was had.
+WITH was AS (SELECT u.id, u.role, u.queues, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = @name FOR UPDATE)
 UPDATE console_users AS u SET
   generation = u.generation + 1,
   role = coalesce(sqlc.narg('role')::text, u.role),
+  queues = CASE WHEN sqlc.narg('queues')::text[] IS NULL THEN u.queues ELSE nullif(sqlc.narg('queues')::text[], '{}') END,
   password_hash = coalesce(sqlc.narg('password_hash')::text, u.password_hash),
   disabled_at = CASE WHEN sqlc.narg('disabled')::boolean IS NULL THEN u.disabled_at
     WHEN sqlc.narg('disabled')::boolean THEN coalesce(u.disabled_at, now()) END
 FROM was WHERE u.id = was.id
-RETURNING u.id, was.role AS old_role, (was.disabled_at IS NOT NULL)::boolean AS was_disabled;
+RETURNING u.id, was.role AS old_role, was.queues AS old_queues, was.generation AS old_generation, u.role, u.queues, (was.disabled_at IS NOT NULL)::boolean AS was_disabled;
 
 -- name: DeleteSessionsOf :execrows
 DELETE FROM console_sessions AS s WHERE s.user_id = @user_id;
+
+-- name: DeleteOtherSessions :execrows
+-- All of a person's but the one that asks.
+DELETE FROM console_sessions AS s
+WHERE s.user_id = (SELECT k.user_id FROM console_sessions AS k WHERE k.token_hash = @token_hash) AND s.token_hash <> @token_hash;
 
 -- name: ConfirmSignIn :execrows
 -- The last step of a sign-in, once its password was found right. No row: role, password or access have changed since.
@@ -48,7 +60,7 @@ RETURNING s.id, s.created_at, s.used_at;
 
 -- name: GetSession :one
 -- A person's role and access are read with each request, so that a change is felt with the next one.
-SELECT s.id, s.created_at, s.used_at, s.user_agent, s.address, u.id AS user_id, u.name, u.role
+SELECT s.id, s.created_at, s.used_at, s.user_agent, s.address, u.id AS user_id, u.name, u.role, u.queues
 FROM console_sessions AS s JOIN console_users AS u ON u.id = s.user_id
 WHERE s.token_hash = @token_hash AND u.disabled_at IS NULL
   AND s.used_at > now() - make_interval(secs => @idle_seconds::float8)

@@ -88,6 +88,7 @@ WITH d AS MATERIALIZED (
   WHERE x.discarded_at IS NULL
     AND (sqlc.narg('type')::text IS NULL OR x.type = sqlc.narg('type')::text)
     AND (sqlc.narg('queue')::text IS NULL OR x.queue = sqlc.narg('queue')::text)
+    AND (sqlc.narg('queues')::text[] IS NULL OR x.queue = ANY(sqlc.narg('queues')::text[]))
     AND (sqlc.narg('fingerprint')::text IS NULL OR x.fingerprint = sqlc.narg('fingerprint')::text)
   ORDER BY x.died_at DESC LIMIT @scan_max::int),
 g AS (
@@ -110,6 +111,7 @@ LIMIT @max_groups::int;
 SELECT d.fingerprint, floor(date_part('epoch', u.at - d.died_at) / 3600)::int AS hours_ago, count(*) AS n
 FROM dead_letter_jobs AS d CROSS JOIN (SELECT @until::timestamptz AS at) AS u
 WHERE d.discarded_at IS NULL AND d.fingerprint = ANY(@fingerprints::text[]) AND d.died_at > u.at - interval '24 hours' AND d.died_at <= u.at
+  AND (sqlc.narg('queues')::text[] IS NULL OR d.queue = ANY(sqlc.narg('queues')::text[]))
 GROUP BY 1, 2;
 
 -- name: CountFailuresOf :one

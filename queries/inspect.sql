@@ -273,6 +273,7 @@ WHERE (d.died_at, d.job_id) < (@before_died_at::timestamptz, @before_id::uuid)
   AND (d.discarded_at IS NOT NULL) = @discarded::boolean
   AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)
   AND (sqlc.narg('queue')::text IS NULL OR d.queue = sqlc.narg('queue')::text)
+  AND (sqlc.narg('queues')::text[] IS NULL OR d.queue = ANY(sqlc.narg('queues')::text[]))
   AND (sqlc.narg('reason')::text IS NULL OR d.reason = sqlc.narg('reason')::text)
 ORDER BY d.died_at DESC, d.job_id DESC LIMIT @max_rows::int;
 
@@ -287,6 +288,7 @@ WHERE d.fingerprint = @fingerprint::text AND (d.died_at, d.job_id) < (@before_di
   AND (d.discarded_at IS NOT NULL) = @discarded::boolean
   AND (sqlc.narg('type')::text IS NULL OR d.type = sqlc.narg('type')::text)
   AND (sqlc.narg('queue')::text IS NULL OR d.queue = sqlc.narg('queue')::text)
+  AND (sqlc.narg('queues')::text[] IS NULL OR d.queue = ANY(sqlc.narg('queues')::text[]))
   AND (sqlc.narg('reason')::text IS NULL OR d.reason = sqlc.narg('reason')::text)
 ORDER BY d.died_at DESC, d.job_id DESC LIMIT @max_rows::int;
 

@@ -26,6 +26,11 @@
       api.initSecurity(window.trustedTypes ? trustedTypes.createPolicy("htmx", rules) : rules, refuse, refuse);
     },
     htmx_after_request(elt, { ctx }) {
+      if (ctx.response?.status === 401 && elt !== region()) {
+        live.out = true;
+        live.lost(ended, true);
+        return false;
+      }
       // A whole page where a fragment was asked for: signed out, or a proxy's error.
       if (ctx.hx?.redirect || !/^\s*<(!doctype|html)/i.test(ctx.text)) return;
       if (elt !== region()) failed(ctx.response.status);
@@ -58,10 +63,12 @@
       element("p", {}, element("b", {}, "That did not work. "), why + " Reload the page to see what is true now.")));
   }
 
+  const ended = "Your session has ended.";
+
   // --- live regions: one per page, polled, held still while somebody is at it ------
 
   const live = {
-    paused: false, failures: 0, forced: false, held: null, timer: 0, inside: false,
+    paused: false, out: false, failures: 0, forced: false, held: null, timer: 0, inside: false,
 
     start() {
       if (!region()) return;
@@ -140,7 +147,7 @@
 
     ended(ctx) {
       const status = ctx.response?.status || 0;
-      if (status === 401) return this.lost("Your session has ended.", true);
+      if (status === 401) return this.lost(ended, true);
       if (status >= 200 && status < 400) {
         this.failures = 0;
         $("#connection").replaceChildren();
@@ -195,12 +202,14 @@
   async function openDialog(link) {
     const dialog = $("#dialog"), body = $("#dialog-body");
     body.replaceChildren();
+    live.out = false;
     const done = busy(link);
     try {
       await htmx.ajax("GET", link.getAttribute("href"), { target: body, swap: "innerHTML", source: body });
     } finally {
       done();
     }
+    if (live.out) return;
     if (!body.firstElementChild) { location.href = link.href; return; }
     dialog.showModal();
     ($("textarea, input:not([type=hidden])", body) || $("[data-close]", body) || $("button", body))?.focus();
@@ -434,12 +443,27 @@
     hint.textContent = text;
   }
 
-  function sessionEnd() {
-    const at = new Date(document.body.dataset.sessionEnds || NaN);
+  let ending = 0;
+
+  // sessionEnd warns five minutes before; staying signed in leaves the page as it is.
+  function sessionEnd(ends) {
+    const at = new Date(ends || NaN);
+    clearTimeout(ending);
     if (isNaN(at)) return;
-    setTimeout(() => {
-      const p = element("p", {}, element("b", {}, "You will be signed out in 5 minutes."), " ", element("a", { href: location.href }, "Stay signed in"));
-      $("#alert")?.replaceChildren(element("div", { class: "notice s-retrying" }, p));
+    ending = setTimeout(() => {
+      const stay = element("button", { type: "button", class: "btn sm" }, "Stay signed in");
+      const box = element("div", { class: "notice s-retrying" }, element("p", {}, element("b", {}, "You will be signed out in 5 minutes.")), stay);
+      stay.addEventListener("click", async () => {
+        const r = await fetch(base + "/account/extend", { method: "POST" }).catch(() => null);
+        if (r?.status === 401) { box.remove(); return live.lost(ended, true); }
+        if (!r?.ok) return failed(r?.status);
+        const then = new Date(r.headers.get("Session-Ends"));
+        if (then - Date.now() < 300000) { box.replaceChildren(element("p", {}, `It cannot last longer than until ${then.toLocaleTimeString("en-GB")}: sign in again after that.`)); return; }
+        box.remove();
+        say("You stay signed in");
+        sessionEnd(then);
+      });
+      $("#alert")?.replaceChildren(box);
     }, Math.min(Math.max(at - Date.now() - 300000, 0), 2 ** 31 - 1));
   }
 
@@ -455,7 +479,7 @@
   addEventListener("beforeprint", () => { for (const d of $$("main details:not(.filter)")) d.open = true; });
 
   live.start();
-  sessionEnd();
+  sessionEnd(document.body.dataset.sessionEnds);
   pageChanged();
   revealTarget();
   $("#problems")?.focus();

@@ -86,6 +86,7 @@ type Confirm struct {
 	Keep    Link // the way back: "Keep it"
 	Warning *Notice
 	Facts   []Fact
+	Inputs  []Input // what else is asked for
 	Reason  ReasonField
 	Pace    []Choice // of an act on many
 	Typed   TypedField

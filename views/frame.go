@@ -41,9 +41,21 @@ var (
 	}
 	navBottom = []navEntry{
 		{"system", "/system", "System", "database", ""},
+		{"access", "/access", "Access", "key", ""},
 		{"help", "/help", "Help", "circle-help", ""},
 	}
 )
+
+// shows tells whether an entry stands in the rail of this reader.
+func (f Frame) shows(e navEntry) bool {
+	switch e.key {
+	case "access":
+		return f.Access
+	case "audit", "system":
+		return !f.Narrow
+	}
+	return true
+}
 
 func (f Frame) title() string {
 	if f.Title == "" {

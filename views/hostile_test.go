@@ -78,6 +78,8 @@ func hostilePages() map[string]func(string) templ.Component {
 		"audit": hostilePage(AuditPage, func(m *Audit) { base(&m.Frame) }), "new job": hostilePage(NewJobPage, func(m *NewJob) { base(&m.Frame) }), "system": hostilePage(SystemPage, func(m *System) { base(&m.Frame) }),
 		"help": hostilePage(HelpPage, func(m *Help) { base(&m.Frame) }), "login": hostilePage(LoginPage, func(m *Login) { base(&m.Frame) }), "confirm": hostilePage(ConfirmPage, func(m *Confirm) { base(&m.Frame) }),
 		"dialog": hostilePage(ConfirmDialog, func(m *Confirm) { base(&m.Frame) }), "error": hostilePage(ErrorPageView, func(m *ErrorPage) { base(&m.Frame) }),
+		"users": hostilePage(UsersPage, func(m *Users) { base(&m.Frame) }), "user": hostilePage(UserPage, func(m *User) { base(&m.Frame) }), "tokens": hostilePage(TokensPage, func(m *Tokens) { base(&m.Frame) }),
+		"new token": hostilePage(NewTokenPage, func(m *NewToken) { base(&m.Frame) }), "account": hostilePage(AccountPage, func(m *Account) { base(&m.Frame) }),
 		"posted actions": hostilePage(func(m Job) templ.Component { return JobPage(m) }, func(m *Job) {
 			base(&m.Frame)
 			for i := range m.Actions {

@@ -18,7 +18,12 @@ type Frame struct {
 	Banners   []Banner
 	Flash     *Flash
 	Person    *Person // nil where no sign-in is needed
-	Display   Display
+	// Lacks says what the reader may not do on this page, and which role may.
+	Lacks string
+	// Access has the entry Access stand in the rail; Narrow leaves out the pages that
+	// tell of every queue.
+	Access, Narrow bool
+	Display        Display
 	// SessionEnds is RFC 3339; empty where sessions do not end.
 	SessionEnds string
 }
@@ -42,7 +47,7 @@ type Display struct {
 	NoKeys bool // keyboard shortcuts are off; the field keys is on or off
 }
 
-// Person is who is signed in.
+// Person is who is signed in. Role has what they are limited to: "Operator of mail".
 type Person struct{ Name, Role string }
 
 // Banner stands over every page until its cause is gone.
@@ -65,6 +70,7 @@ type Overview struct {
 	Frame   Frame
 	Verdict Verdict
 	Day     string // "Monday 30 November 2026, UTC"
+	Note    string // what a reader of some queues is not shown
 	// DeadTotal and DeadNew are counts; DeadNew is of the last hour, empty for none.
 	DeadTotal, DeadNew string
 	// Cards in order: flow, fail, stuck, workers, changed.
@@ -358,6 +364,7 @@ type AuditRow struct {
 	Reason  string
 	Before  string
 	After   string
+	Revert  *Action // the way back, for those who may go it
 	Count   string
 	Request string
 	Address string

@@ -54,6 +54,13 @@ const (
 	StateHalted   State = "halted"
 )
 
+// The states of people and tokens, besides active.
+const (
+	StateDisabled State = "disabled"
+	StateExpired  State = "expired"
+	StateRevoked  State = "revoked"
+)
+
 // The levels of the verdict.
 const (
 	LevelHealthy  State = "healthy"

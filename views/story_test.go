@@ -433,11 +433,11 @@ func storyPages() []storyPage {
 	noJobs := JobsList{Frame: storyFrame("Jobs", "jobs", "/jobs?queue=biling"), Tabs: jobs.Tabs, Chips: []Chip{{Key: "queue", Value: "biling", Remove: "/console/jobs"}}, Empty: &Empty{Title: "No job matches queue biling.", Text: "Closest queue:", Links: []Link{{"billing", "/console/jobs?queue=billing"}}}, Problem: &Mistake{"state:dead ", "queue:", "", "A value is missing here."}}
 	noDead := storyDead("groups")
 	noDead.Groups, noDead.Empty, noDead.Summary = nil, &Empty{Title: "No dead jobs.", Text: "Jobs land here after 5 failed attempts."}, nil
-	return []storyPage{
+	return append(storyAccess(), []storyPage{
 		{"overview", OverviewPage(overview), OverviewLive(overview)}, {"overview-first", OverviewPage(first), nil}, {"jobs", JobsPage(jobs), JobsLive(jobs)}, {"jobs-empty", JobsPage(noJobs), nil}, {"job", JobPage(job), JobLive(job)},
 		{"queues", QueuesPage(queues), QueuesLive(queues)}, {"queue", QueuePage(queue), QueueLive(queue)}, {"types", TypesPage(types), TypesLive(types)}, {"type", TypePage(typ), TypeLive(typ)},
 		{"dlq", DeadLettersPage(groups), DeadLettersLive(groups)}, {"dlq-jobs", DeadLettersPage(dead), DeadLettersLive(dead)}, {"dlq-discarded", DeadLettersPage(discarded), nil}, {"dlq-empty", DeadLettersPage(noDead), nil}, {"dlq-group", DeadGroupPageView(group), DeadGroupLive(group)},
 		{"workers", WorkersPage(workers), WorkersLive(workers)}, {"worker", WorkerPage(worker), WorkerLive(worker)}, {"audit", AuditPage(audit), AuditLive(audit)}, {"new-job", NewJobPage(newJob), nil}, {"system", SystemPage(system), nil}, {"help", HelpPage(help), nil},
 		{"login", LoginPage(login), nil}, {"confirm-discard", ConfirmPage(confirm), ConfirmDialog(confirm)}, {"confirm-cancel", ConfirmPage(cancel), nil}, {"error-404", ErrorPageView(missing), ErrorSwap(missing)}, {"error-409", ErrorPageView(conflict), nil},
-	}
+	}...)
 }

@@ -31,6 +31,7 @@ type JSON struct {
 	Cut      bool   // Raw or the tree leaves something out
 	Masked   int    // values not shown
 	Download string // where the whole is to be had; empty for nowhere
+	Reveal   *Action
 }
 
 // Node is a value in the tree.

@@ -24,6 +24,9 @@ var looks = map[State]look{
 	StateDraining:  {"Draining", "log-out"},
 	StateStopped:   {"Stopped", "circle-stop"},
 	StateHalted:    {"Halted", "octagon-x"},
+	StateDisabled:  {"Disabled", "ban"},
+	StateExpired:   {"Expired", "clock"},
+	StateRevoked:   {"Revoked", "ban"},
 	LevelHealthy:   {"Healthy", "circle-check"},
 	LevelDegraded:  {"Degraded", "triangle-alert"},
 	LevelCritical:  {"Critical", "octagon-x"},
@@ -98,7 +101,7 @@ func (v CheckVerdict) class() string { return verdicts[v].class }
 // actionIcons are the icons of the kinds of actions.
 var actionIcons = map[string]string{
 	"replay": "rotate-ccw", "discard": "trash", "restore": "corner", "undo": "corner", "cancel": "ban", "copy": "copy", "run_now": "zap", "download": "download",
-	"pause": "circle-pause", "continue": "play", "stop": "octagon-x", "new": "plus", "view": "arrow-right", "resume": "play", "refresh": "rotate-cw",
+	"pause": "circle-pause", "continue": "play", "stop": "octagon-x", "new": "plus", "view": "arrow-right", "resume": "play", "reveal": "eye", "revert": "corner", "enable": "check", "disable": "ban", "revoke": "ban", "password": "key", "end": "log-out", "refresh": "rotate-cw",
 }
 
 func (a Action) icon() string {

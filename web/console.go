@@ -44,6 +44,8 @@ func (s *server) openConsole(c Config, guard *auth.Guard) (echo.MiddlewareFunc, 
 	}
 	own := *c.Console
 	own.Engine, own.Read, own.Acts, own.Log, own.SignIn = c.Engine, read, c.Metrics, c.Log, signIn
+	own.People, _ = c.Accounts.(console.People) // without them the pages about access are left out
+	own.Tokens, _ = c.Tokens.(console.Tokens)
 	own.JobJSON, own.ClientAddress, own.RequestID, own.Problems = api.JobBody, guard.ClientAddress, requestID, helpProblems()
 	if own.Version == "" {
 		own.Version = c.Build.Version

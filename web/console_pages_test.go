@@ -173,7 +173,7 @@ func TestWithoutADatabasePagesKeepTheirFrame(t *testing.T) {
 	unsure.get("/").shows("overview before the first account", http.StatusOK, "mail")
 	people := migrated("people")
 	accounts := access.New(access.Config{Pool: people})
-	if _, err := accounts.Create(ctx, "the-operator", password, access.RoleOperator, engine.Actor{Name: "test"}); err != nil {
+	if _, err := accounts.Create(ctx, access.UserSpec{Name: "the-operator", Password: password, Role: access.RoleOperator}, engine.Actor{Name: "test"}); err != nil {
 		t.Fatalf("create account: %v", err)
 	}
 	guarded := newConsoleOn(t, people, soon, func(c *Config) { c.Token, c.Accounts = apiToken, accounts })

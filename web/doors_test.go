@@ -87,6 +87,10 @@ func (s *site) operatorActs() []operatorAct {
 		high := engine.PriorityHigh
 		return s.client.Edit(ctx, id, engine.Edit{Priority: &high}, a)
 	}
+	reveal := func(ctx context.Context, id engine.ID, a engine.Actor) error {
+		_, err := s.client.Reveal(ctx, id, a)
+		return err
+	}
 	typ := func() string { return uuid.NewString() }
 	withSchema := func() string {
 		name := typ()
@@ -109,6 +113,7 @@ func (s *site) operatorActs() []operatorAct {
 		{"Edit", "edit", "job", later, "PATCH " + job, "", `,"priority":3`, nil, edit},
 		{"SetTypeSchema", "set_schema", "type", typ, "PUT " + schema, "", `,"schema":{}`, nil, setSchema},
 		{"RemoveTypeSchema", "remove_schema", "type", withSchema, "DELETE " + schema, "", "", nil, removeSchema},
+		{"Reveal", "reveal", "job", waiting, "", "POST /console/jobs/:id/reveal", "", nil, reveal},
 		{"Replay", "replay", "job", s.buried, "POST /api/v1/dlq/:id/replay", "POST /console/dlq/:id/replay", "", nil, s.client.Replay},
 		{"Discard", "discard", "job", s.buried, "POST /api/v1/dlq/:id/discard", "POST /console/dlq/:id/discard", "", nil, s.client.Discard},
 		{"Restore", "restore", "job", discarded, "POST /api/v1/dlq/:id/restore", "POST /console/dlq/:id/restore", "", nil, s.client.Restore},
@@ -136,7 +141,6 @@ func (s *site) doors(act operatorAct) map[string]func(id string) (bool, string) 
 		}
 	}
 	doors := map[string]func(string) (bool, string){
-		"api": send("api", "curl/8"), "cli": send("cli", "jobctl/1.2.3"),
 		"go": func(id string) (bool, string) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -144,12 +148,15 @@ func (s *site) doors(act operatorAct) map[string]func(id string) (bool, string) 
 			return err == nil, fmt.Sprint(err)
 		},
 	}
+	if act.api != "" {
+		doors["api"], doors["cli"] = send("api", "curl/8"), send("cli", "jobctl/1.2.3")
+	}
 	if act.console != "" {
 		doors["console"] = func(id string) (bool, string) {
 			form := url.Values{"reason": {why}}
 			maps.Copy(form, act.form)
 			got := s.submit(strings.TrimPrefix(fill(strings.TrimPrefix(act.console, "POST "), id), "/console"), form)
-			return got.status == http.StatusSeeOther, fmt.Sprintf("%d %.300s", got.status, plainText(got.body))
+			return got.status < 400, fmt.Sprintf("%d %.300s", got.status, plainText(got.body))
 		}
 	}
 	return doors

@@ -20,15 +20,17 @@ const (
 	anyToken = "a token" // whichever
 )
 
-// What a token limited to other queues gets at a route of the API.
+// What a token limited to other queues gets at a route of the API, or a person at one
+// of the console.
 const (
+	getsNever = "403, whatever the queues"
 	gets403   = "403"
 	gets404   = "404"
 	getsEmpty = "an empty list"
 	getsAll   = "all of it" // it tells of no queue
 )
 
-// routeRule is one route's line: what it needs; what a token limited to the queue sms
+// routeRule is one route's line: what it needs; what a caller limited to the queue sms
 // gets of what is in the queue mail, by query and body if a request needs them.
 type routeRule struct {
 	needs       string
@@ -85,19 +87,38 @@ var routeRules = map[string]routeRule{
 	"GET /api/v1/operations/:id":           {needs: "jobs:read", foreign: gets404},
 
 	"GET /console/static/*": {needs: isOpen}, "GET /console/login": {needs: isOpen}, "POST /console/login": {needs: isOpen}, "POST /console/logout": {needs: isOpen},
-	"GET /console": {needs: "viewer"}, "GET /console/": {needs: "viewer"}, "* /console/*": {needs: "viewer"},
-	"GET /console/jobs": {needs: "viewer"}, "GET /console/jobs/:id": {needs: "viewer"}, "GET /console/jobs/:id/payload": {needs: "viewer"}, "GET /console/jobs/:id/result": {needs: "viewer"},
-	"GET /console/queues": {needs: "viewer"}, "GET /console/queues/:name": {needs: "viewer"}, "GET /console/types": {needs: "viewer"}, "GET /console/types/:type": {needs: "viewer"},
-	"GET /console/dlq": {needs: "viewer"}, "GET /console/dlq/groups/:fingerprint": {needs: "viewer"}, "GET /console/operations": {needs: "viewer"}, "GET /console/operations/:id": {needs: "viewer"},
-	"GET /console/workers": {needs: "viewer"}, "GET /console/workers/:id": {needs: "viewer"}, "GET /console/audit": {needs: "viewer"}, "GET /console/system": {needs: "viewer"},
-	"GET /console/help": {needs: "viewer"}, "GET /console/help/api": {needs: "viewer"}, "GET /console/help/api/schemas": {needs: "viewer"}, "GET /console/help/problems/:code": {needs: "viewer"}, "POST /console/display": {needs: "viewer"},
-	"GET /console/jobs/new": {needs: "operator"}, "POST /console/jobs": {needs: "operator"}, "POST /console/jobs/:id/run-now": {needs: "operator"},
-	"GET /console/jobs/:id/cancel": {needs: "operator"}, "POST /console/jobs/:id/cancel": {needs: "operator"},
-	"GET /console/jobs/:id/stop": {needs: "operator"}, "POST /console/jobs/:id/stop": {needs: "operator"},
-	"POST /console/dlq/:id/replay": {needs: "operator"}, "POST /console/dlq/:id/restore": {needs: "operator"},
-	"GET /console/dlq/:id/discard": {needs: "operator"}, "POST /console/dlq/:id/discard": {needs: "operator"},
-	"GET /console/operations/new": {needs: "operator"}, "POST /console/operations": {needs: "operator"}, "POST /console/operations/:id/pause": {needs: "operator"},
-	"POST /console/operations/:id/continue": {needs: "operator"}, "POST /console/operations/:id/stop": {needs: "operator"},
+	"GET /console": {needs: "viewer", foreign: getsAll}, "GET /console/": {needs: "viewer", foreign: getsAll}, "* /console/*": {needs: "viewer", foreign: gets404},
+	"GET /console/jobs": {needs: "viewer", foreign: getsAll}, "GET /console/jobs/:id": {needs: "viewer", foreign: gets404}, "GET /console/jobs/:id/payload": {needs: "viewer", foreign: gets404},
+	"GET /console/jobs/:id/result": {needs: "viewer", foreign: gets404}, "GET /console/queues": {needs: "viewer", foreign: getsAll}, "GET /console/queues/:name": {needs: "viewer", foreign: gets403},
+	"GET /console/types": {needs: "viewer", foreign: getsAll}, "GET /console/types/:type": {needs: "viewer", foreign: gets404},
+	"GET /console/dlq": {needs: "viewer", foreign: getsAll}, "GET /console/dlq/groups/:fingerprint": {needs: "viewer", foreign: gets404},
+	"GET /console/operations": {needs: "viewer", foreign: getsAll}, "GET /console/operations/:id": {needs: "viewer", foreign: gets404},
+	"GET /console/workers": {needs: "viewer", foreign: getsAll}, "GET /console/workers/:id": {needs: "viewer", foreign: gets404},
+	"GET /console/audit": {needs: "viewer", foreign: getsNever}, "GET /console/system": {needs: "viewer", foreign: getsNever},
+	"GET /console/help": {needs: "viewer", foreign: getsAll}, "GET /console/help/api": {needs: "viewer", foreign: getsAll}, "GET /console/help/api/schemas": {needs: "viewer", foreign: getsAll}, "GET /console/help/problems/:code": {needs: "viewer", foreign: getsAll}, "POST /console/display": {needs: "viewer", foreign: getsAll},
+	"GET /console/jobs/new": {needs: "operator", foreign: getsAll}, "POST /console/jobs": {needs: "operator", foreign: gets403, body: "type=email&queue=mail"},
+	"POST /console/jobs/:id/run-now": {needs: "operator", foreign: gets404}, "GET /console/jobs/:id/reveal": {needs: "operator", foreign: gets404}, "POST /console/jobs/:id/reveal": {needs: "operator", foreign: gets404},
+	"GET /console/jobs/:id/cancel": {needs: "operator", foreign: gets404}, "POST /console/jobs/:id/cancel": {needs: "operator", foreign: gets404},
+	"GET /console/jobs/:id/stop": {needs: "operator", foreign: gets404}, "POST /console/jobs/:id/stop": {needs: "operator", foreign: gets404},
+	"POST /console/dlq/:id/replay": {needs: "operator", foreign: gets404}, "POST /console/dlq/:id/restore": {needs: "operator", foreign: gets404},
+	"GET /console/dlq/:id/discard": {needs: "operator", foreign: gets404}, "POST /console/dlq/:id/discard": {needs: "operator", foreign: gets404},
+	"GET /console/operations/new": {needs: "operator", foreign: gets403, query: "?action=replay&queue=mail"},
+	"POST /console/operations":    {needs: "operator", foreign: gets403, body: "action=replay&queue=mail&pace=all&expected=1&reason=x"}, "POST /console/operations/:id/pause": {needs: "operator", foreign: gets404},
+	"POST /console/operations/:id/continue": {needs: "operator", foreign: gets404}, "POST /console/operations/:id/stop": {needs: "operator", foreign: gets404},
+
+	// What is a person's own has no queue. The one session that a path names here is nobody's.
+	"GET /console/account": {needs: "viewer", foreign: getsAll}, "POST /console/account/extend": {needs: "viewer", foreign: getsAll}, "POST /console/account/password": {needs: "viewer", foreign: getsAll},
+	"POST /console/account/sessions/end-others": {needs: "viewer", foreign: getsAll}, "POST /console/account/sessions/:id/end": {needs: "viewer", foreign: gets404},
+
+	"GET /console/access": {needs: "admin", foreign: getsNever}, "GET /console/access/users": {needs: "admin", foreign: getsNever}, "POST /console/access/users": {needs: "admin", foreign: getsNever},
+	"GET /console/access/new-user": {needs: "admin", foreign: getsNever}, "GET /console/access/users/:name": {needs: "admin", foreign: getsNever},
+	"GET /console/access/users/:name/edit": {needs: "admin", foreign: getsNever}, "POST /console/access/users/:name/edit": {needs: "admin", foreign: getsNever},
+	"GET /console/access/users/:name/disable": {needs: "admin", foreign: getsNever}, "POST /console/access/users/:name/disable": {needs: "admin", foreign: getsNever},
+	"GET /console/access/users/:name/enable": {needs: "admin", foreign: getsNever}, "POST /console/access/users/:name/enable": {needs: "admin", foreign: getsNever},
+	"GET /console/access/users/:name/password": {needs: "admin", foreign: getsNever}, "POST /console/access/users/:name/password": {needs: "admin", foreign: getsNever},
+	"GET /console/access/users/:name/end-sessions": {needs: "admin", foreign: getsNever}, "POST /console/access/users/:name/end-sessions": {needs: "admin", foreign: getsNever},
+	"GET /console/access/tokens": {needs: "admin", foreign: getsNever}, "POST /console/access/tokens": {needs: "admin", foreign: getsNever}, "GET /console/access/new-token": {needs: "admin", foreign: getsNever},
+	"GET /console/access/tokens/:id/revoke": {needs: "admin", foreign: getsNever}, "POST /console/access/tokens/:id/revoke": {needs: "admin", foreign: getsNever},
 }
 
 // routeKey is a route's line in the table. What the console answers with "no such
@@ -411,6 +432,9 @@ func TestEveryPageAsksForItsRole(t *testing.T) {
 		for rank, role := range roles {
 			w.refill()
 			got := form("Cookie", w.sessions[role])
+			if got.status == http.StatusForbidden && !strings.Contains(got.body, "needs the role "+rule.needs) {
+				t.Errorf("%s %s as %s does not name the role %s: %.300s", method, path, role, rule.needs, plainText(got.body))
+			}
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden || strings.HasPrefix(got.header.Get("Location"), "/console/login")
 			if may := rank >= slices.Index(roles, rule.needs); refused == may {
 				t.Errorf("%s %s as %s = %d, it needs %s", method, path, role, got.status, rule.needs)
@@ -430,7 +454,7 @@ func TestTokensWithoutABootstrapToken(t *testing.T) {
 	if got := w.call("GET", "/api/v1/queues", ""); got.status != http.StatusOK {
 		t.Errorf("while nobody has an account = %d %s", got.status, got.body)
 	}
-	if _, err := accounts.Create(t.Context(), "ann", password, access.RoleAdmin, engine.Actor{Name: "test"}); err != nil {
+	if _, err := accounts.Create(t.Context(), access.UserSpec{Name: "ann", Password: password, Role: access.RoleAdmin}, engine.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	token, _ := w.token(access.TokenSpec{Name: "ci", Scopes: []access.Scope{access.ScopeAdmin}})

@@ -29,6 +29,7 @@ import (
 type wireUser struct {
 	Name       string     `json:"name"`
 	Role       string     `json:"role"`
+	Queues     []string   `json:"queues"` // null is every queue
 	Status     string     `json:"status"`
 	Sessions   int        `json:"sessions"`
 	CreatedAt  time.Time  `json:"created_at"`
@@ -40,6 +41,7 @@ var userView = view[wireUser]{
 	columns: []column[wireUser]{
 		{name: "name", value: func(u wireUser) string { return u.Name }},
 		{name: "role", value: func(u wireUser) string { return u.Role }},
+		{name: "queues", value: func(u wireUser) string { return cmp.Or(strings.Join(u.Queues, ", "), "all") }},
 		{name: "status", value: func(u wireUser) string { return u.Status }},
 		{name: "sessions", right: true, value: func(u wireUser) string { return strconv.Itoa(u.Sessions) }},
 		{name: "signed in", value: func(u wireUser) string { return cmp.Or(ago(u.SignedInAt), "never") }},
@@ -50,25 +52,36 @@ var userView = view[wireUser]{
 
 func newUsersCommand(a *app) *cobra.Command {
 	cmd := noun("users", "People who sign in to the console", `  jobctl users list
-  jobctl users create ann --role admin`)
+  jobctl users create ann --role admin
+  jobctl users role ann operator --queue mail`)
 	cmd.Long = `People who sign in to the console. These commands work on the database.
+
+A viewer reads, an operator acts on jobs and queues, an admin does all. Someone of some queues
+sees and touches nothing in others. The last admin of every queue stays one.
 
 A password is asked for at a terminal, and read from stdin elsewhere. It is never given on the
 command line, where others could read it.`
-	cmd.AddCommand(newUsersCreateCommand(a), newUsersListCommand(a), newUsersDisableCommand(a), newUsersResetPasswordCommand(a))
+	cmd.AddCommand(newUsersCreateCommand(a), newUsersListCommand(a), newUsersRoleCommand(a), newUsersDisableCommand(a), newUsersResetPasswordCommand(a))
 	return cmd
 }
 
-func newUsersCreateCommand(a *app) *cobra.Command {
-	var role, reason string
+func roleWords() []string {
 	roles := make([]string, 0, len(access.Roles()))
 	for _, r := range access.Roles() {
 		roles = append(roles, string(r))
 	}
+	return roles
+}
+
+func newUsersCreateCommand(a *app) *cobra.Command {
+	var role, reason string
+	var queues []string
+	roles := roleWords()
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Add a user", Args: exactly("a name"),
 		Example: `  jobctl users create ann --role admin
-  jobctl users create bob --role viewer <password.txt`,
+  jobctl users create bob --role viewer <password.txt
+  jobctl users create cleo --role operator --queue mail --queue sms`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("--role", role, roles); err != nil {
 				return err
@@ -85,7 +98,7 @@ func newUsersCreateCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				u, err := users.Create(ctx, name, password, access.Role(role), actor(reason))
+				u, err := users.Create(ctx, access.UserSpec{Name: name, Password: password, Role: access.Role(role), Queues: queues}, actor(reason))
 				if err != nil {
 					return err
 				}
@@ -95,6 +108,7 @@ func newUsersCreateCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", string(access.RoleViewer), "what they may do: `"+strings.Join(roles, ", ")+"`")
+	cmd.Flags().StringArrayVar(&queues, "queue", nil, "a `queue` that they may see and touch, once or more; left out, every queue")
 	addReason(cmd, &reason)
 	a.addDryRun(cmd)
 	return cmd
@@ -115,6 +129,56 @@ func newUsersListCommand(a *app) *cobra.Command {
 	}
 }
 
+func newUsersRoleCommand(a *app) *cobra.Command {
+	var reason string
+	var queues []string
+	var every bool
+	roles := roleWords()
+	cmd := &cobra.Command{
+		Use: "role NAME ROLE", Short: "Give a user another role, or other queues, and end their sessions", Args: exactly("a name", "a role: "+strings.Join(roles, ", ")),
+		Long: `Give a user another role. Their queues stay unless --queue names others, or --every-queue lifts the limit.
+Their sessions end at once: they sign in again, with the new rights.`,
+		Example: `  jobctl users role ann admin --yes
+  jobctl users role bob operator --queue mail --queue sms --reason "on call for mail" --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("ROLE", args[1], roles); err != nil {
+				return err
+			}
+			role, is := access.Role(args[1]), args[1]
+			edit := access.UserEdit{Role: &role}
+			switch {
+			case every && len(queues) > 0:
+				return usage("Give one of them.", "--queue and --every-queue exclude each other")
+			case every:
+				edit.Queues, is = &[]string{}, is+" of every queue"
+			case len(queues) > 0:
+				edit.Queues, is = &queues, is+" of "+strings.Join(queues, ", ")
+			}
+			return a.onUsers(cmd.Context(), func(ctx context.Context, users *access.Accounts) error {
+				if a.dryRun {
+					if err := rehearseLoss(ctx, users, args[0], role != access.RoleAdmin || len(queues) > 0); err != nil {
+						return err
+					}
+					return a.rehearseUser(ctx, users, args[0], true, "made "+is+", and their sessions would end")
+				}
+				if err := a.confirm(ctx, "Making "+args[0]+" "+is+", whose sessions end at once,"); err != nil {
+					return err
+				}
+				if err := users.Edit(ctx, args[0], edit, actor(reason)); err != nil {
+					return err
+				}
+				a.say("%s is %s. Their sessions have ended.", args[0], is)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&queues, "queue", nil, "a `queue` that they may see and touch, once or more; left out, their queues stay")
+	cmd.Flags().BoolVar(&every, "every-queue", false, "take their limit to queues away")
+	addReason(cmd, &reason)
+	a.addDryRun(cmd)
+	return cmd
+}
+
 func newUsersDisableCommand(a *app) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -123,6 +187,9 @@ func newUsersDisableCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onUsers(cmd.Context(), func(ctx context.Context, users *access.Accounts) error {
 				if a.dryRun {
+					if err := rehearseLoss(ctx, users, args[0], true); err != nil {
+						return err
+					}
 					return a.rehearseUser(ctx, users, args[0], true, "disabled, and their sessions would end")
 				}
 				if err := a.confirm(ctx, "Disabling user "+args[0]+", whose sessions end at once,"); err != nil {
@@ -186,6 +253,21 @@ func (a *app) rehearseUser(ctx context.Context, users *access.Accounts, name str
 	return a.would("%s would be %s", name, done)
 }
 
+// rehearseLoss tells whether an act that may take an admin away would leave nobody.
+func rehearseLoss(ctx context.Context, users *access.Accounts, name string, takes bool) error {
+	list, err := users.List(ctx)
+	if err != nil || !takes {
+		return err
+	}
+	admins := slices.DeleteFunc(list, func(u access.User) bool {
+		return u.Role != access.RoleAdmin || !u.DisabledAt.IsZero() || u.Queues != nil
+	})
+	if len(admins) == 1 && admins[0].Name == name {
+		return access.ErrLastAdmin
+	}
+	return nil
+}
+
 func addReason(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "", "`why`, for the audit trail")
 }
@@ -228,6 +310,8 @@ func userFailure(err error) error {
 		return &failure{exitUsage, rule, ""}
 	case errors.Is(err, access.ErrUserExists):
 		return &failure{exitConflict, err, "A new password: jobctl users reset-password NAME"}
+	case errors.Is(err, access.ErrLastAdmin):
+		return &failure{exitConflict, err, "Such as: jobctl users role NAME admin"}
 	case errors.Is(err, access.ErrUserNotFound):
 		return &failure{exitNotFound, err, "See: jobctl users list"}
 	}
@@ -249,7 +333,7 @@ func actor(reason string) engine.Actor {
 func (a *app) printUsers(users []access.User, asList bool) error {
 	raws := make([]json.RawMessage, len(users))
 	for i, u := range users {
-		w := wireUser{Name: u.Name, Role: string(u.Role), Status: "enabled", Sessions: u.Sessions, CreatedAt: u.CreatedAt}
+		w := wireUser{Name: u.Name, Role: string(u.Role), Queues: u.Queues, Status: "enabled", Sessions: u.Sessions, CreatedAt: u.CreatedAt}
 		if !u.DisabledAt.IsZero() {
 			w.Status = "disabled"
 		}

@@ -92,6 +92,10 @@ var (
 	ErrUserNotFound = errors.New("no such user")
 	// ErrUserExists: an account of this name exists, perhaps a disabled one.
 	ErrUserExists = errors.New("a user of this name exists")
+	// ErrUserChanged: somebody has changed the account since the actor looked.
+	ErrUserChanged = errors.New("the user has changed since you looked")
+	// ErrLastAdmin: nobody would be left who may do everything.
+	ErrLastAdmin = errors.New("this is the last admin of every queue; make another one first")
 )
 
 // ThrottledError says that too many tries have failed, or too many wait. The

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -51,6 +52,19 @@ func checkScopes(scopes []Scope) ([]string, error) {
 		}
 	}
 	return kept, nil
+}
+
+// checkQueues returns the queues in order, each once; nil for none.
+func checkQueues(queues []string) ([]string, error) {
+	if len(queues) > maxQueues {
+		return nil, &RuleError{"queue", fmt.Sprintf("is given too often: at most %d", maxQueues)}
+	}
+	for _, q := range queues {
+		if !queueShape().MatchString(q) {
+			return nil, &RuleError{"queue", "must be 1 to 100 of A-Z a-z 0-9 _ . : -"}
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(queues))), nil
 }
 
 func scopeWords() string {

@@ -21,6 +21,8 @@ type Session struct {
 	ID   int64
 	User string
 	Role Role
+	// Queues are all that the person may see and touch; nil is every queue.
+	Queues []string
 	// CreatedAt is the sign-in, UsedAt the last use, exact to a minute.
 	CreatedAt, UsedAt time.Time
 	// EndsAt is when it ends if it is not used again.
@@ -70,7 +72,7 @@ func (a *Accounts) Session(ctx context.Context, token string) (Session, error) {
 	if err != nil {
 		return Session{}, fmt.Errorf("look up session: %w", err)
 	}
-	return a.session(Session{ID: row.ID, User: row.Name, Role: Role(row.Role), CreatedAt: row.CreatedAt, UsedAt: row.UsedAt,
+	return a.session(Session{ID: row.ID, User: row.Name, Role: Role(row.Role), Queues: row.Queues, CreatedAt: row.CreatedAt, UsedAt: row.UsedAt,
 		UserAgent: row.UserAgent, Address: row.Address}), nil
 }
 
@@ -159,6 +161,25 @@ func (a *Accounts) Revoke(ctx context.Context, name string, id int64, by engine.
 // [ErrUserNotFound].
 func (a *Accounts) RevokeAll(ctx context.Context, name string, by engine.Actor) error {
 	return a.change(ctx, "revoke_sessions", name, by, changeOf{})
+}
+
+// RevokeOthers ends every session of the person whose token it is, but the token's
+// own. Error: [ErrNoSession].
+func (a *Accounts) RevokeOthers(ctx context.Context, token string, by engine.Actor) (ended int, err error) {
+	own, err := a.Session(ctx, token)
+	if err != nil {
+		return 0, err
+	}
+	hash, _ := hashToken(token)
+	err = a.act(ctx, by, "revoke_sessions", own.User, func(tx pgx.Tx) (change, error) {
+		n, err := a.q.DeleteOtherSessions(ctx, tx, hash)
+		ended = int(n)
+		return change{after: map[string]any{"sessions_ended": n, "kept": own.ID}, affected: ended}, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("revoke other sessions of user %s: %w", own.User, err)
+	}
+	return ended, nil
 }
 
 // Prune removes sessions that have ended and tries that are forgotten, at most

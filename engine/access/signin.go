@@ -50,37 +50,69 @@ type SignedIn struct {
 // [ErrBadCredentials]; *[ThrottledError] after 5 failures of the name or from the
 // address, for a time that grows from 1 second to 5 minutes.
 func (a *Accounts) SignIn(ctx context.Context, t Try) (SignedIn, error) {
-	t.Name, t.Address, t.UserAgent = foldName(t.Name), brief(t.Address, maxAddress), brief(t.UserAgent, maxUserAgent)
-	if err := a.checkWait(ctx, t); err != nil {
+	var in SignedIn
+	err := a.prove(ctx, &t, func(ctx context.Context, user dbsqlc.GetUserByNameRow, stored hashed) (err error) {
+		in, err = a.begin(ctx, t, user, stored)
+		return err
+	})
+	if err != nil {
 		return SignedIn{}, err
+	}
+	return in, nil
+}
+
+// ChangePassword is a person's own act: their password, which t has, proves as at a
+// sign-in that it is they. All their sessions end. Errors: [*RuleError],
+// [ErrBadCredentials]; *[ThrottledError], as of [Accounts.SignIn].
+func (a *Accounts) ChangePassword(ctx context.Context, t Try, password string, by engine.Actor) error {
+	if err := CheckPassword(foldName(t.Name), password); err != nil {
+		return err
+	}
+	return a.prove(ctx, &t, func(ctx context.Context, user dbsqlc.GetUserByNameRow, _ hashed) error {
+		hash := newHash(password).String()
+		by.Version = int(user.Generation)
+		err := a.change(ctx, "change_password", t.Name, by, changeOf{hash: &hash})
+		if errors.Is(err, ErrUserChanged) {
+			return ErrBadCredentials
+		}
+		return err
+	})
+}
+
+// prove does something for who knows the password of a try. The try is counted
+// before its password is looked at.
+func (a *Accounts) prove(ctx context.Context, t *Try, do func(context.Context, dbsqlc.GetUserByNameRow, hashed) error) error {
+	t.Name, t.Address, t.UserAgent = foldName(t.Name), brief(t.Address, maxAddress), brief(t.UserAgent, maxUserAgent)
+	if err := a.checkWait(ctx, *t); err != nil {
+		return err
 	}
 	leave, err := a.hash.enter(ctx)
 	if errors.Is(err, errTooManyWait) {
-		return SignedIn{}, &ThrottledError{Wait: time.Second}
+		return &ThrottledError{Wait: time.Second}
 	}
 	if err != nil {
-		return SignedIn{}, fmt.Errorf("sign in: %w", err)
+		return fmt.Errorf("sign in: %w", err)
 	}
 	defer leave()
-	failures, err := a.count(ctx, t)
+	failures, err := a.count(ctx, *t)
 	if err != nil {
-		return SignedIn{}, err
+		return err
 	}
 	user, stored, err := a.find(ctx, t.Name)
 	if err != nil {
-		return SignedIn{}, err
+		return err
 	}
 	fits := stored.matches(t.Password)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	if !fits || user == nil || user.DisabledAt != nil {
-		return SignedIn{}, a.refuse(ctx, t, user, failures)
+		return a.refuse(ctx, *t, user, failures)
 	}
-	in, err := a.begin(ctx, t, *user, stored)
+	err = do(ctx, *user, stored)
 	if errors.Is(err, ErrBadCredentials) { // changed while the password was checked
-		return SignedIn{}, a.refuse(ctx, t, user, failures)
+		return a.refuse(ctx, *t, user, failures)
 	}
-	return in, err
+	return err
 }
 
 // checkWait turns away who must wait, without counting and without a hash.
@@ -164,7 +196,7 @@ func (a *Accounts) begin(ctx context.Context, t Try, user dbsqlc.GetUserByNameRo
 		newHashed = optional(newHash(t.Password).String())
 	}
 	by := engine.Actor{Name: user.Name, Source: "console", RequestID: t.RequestID, Address: t.Address}
-	in := SignedIn{Session: Session{User: user.Name, Role: Role(user.Role), UserAgent: t.UserAgent, Address: t.Address}}
+	in := SignedIn{Session: Session{User: user.Name, Role: Role(user.Role), Queues: user.Queues, UserAgent: t.UserAgent, Address: t.Address}}
 	var hash []byte
 	in.Token, hash = newToken()
 	err := a.act(ctx, by, "sign_in", user.Name, func(tx pgx.Tx) (change, error) {

@@ -46,7 +46,7 @@ func newQuietStage(t *testing.T) *stage {
 
 func (s *stage) create(name string, role access.Role) {
 	s.t.Helper()
-	if _, err := s.a.Create(s.ctx, name, right, role, cli); err != nil {
+	if _, err := s.a.Create(s.ctx, access.UserSpec{Name: name, Password: right, Role: role}, cli); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +25,7 @@ const (
 	tokenSecretChars = 32
 	// touchTokenWait bounds the note that a token was used: nobody waits for it.
 	touchTokenWait = time.Second
-	maxTokenQueues = 100
+	maxQueues      = 100  // of a person or a token
 	maxTokens      = 1000 // in a list
 	// maxTokenTTL keeps an expiry within what a clock can tell.
 	maxTokenTTL = 100 * 365 * 24 * time.Hour
@@ -130,15 +129,9 @@ func (s *TokenSpec) check() (scopes []string, err error) {
 	if scopes, err = checkScopes(s.Scopes); err != nil {
 		return nil, err
 	}
-	if len(s.Queues) > maxTokenQueues {
-		return nil, &RuleError{"queue", fmt.Sprintf("is given too often: at most %d", maxTokenQueues)}
+	if s.Queues, err = checkQueues(s.Queues); err != nil {
+		return nil, err
 	}
-	for _, q := range s.Queues {
-		if !queueShape().MatchString(q) {
-			return nil, &RuleError{"queue", "must be 1 to 100 of A-Z a-z 0-9 _ . : -"}
-		}
-	}
-	s.Queues = slices.Compact(slices.Sorted(slices.Values(s.Queues)))
 	if s.TTL < 0 || s.TTL > maxTokenTTL {
 		return nil, &RuleError{"expiry", "must lie ahead, by at most 100 years"}
 	}

@@ -269,13 +269,18 @@ func TestNoActOnAccessWithoutItsRow(t *testing.T) {
 	s.exec("ALTER TABLE operator_action_head RENAME TO elsewhere")
 	before := state()
 	for name, act := range map[string]func() error{
-		"create":          func() error { _, err := s.a.Create(s.ctx, "bob", right, access.RoleViewer, cli); return err },
+		"create": func() error {
+			_, err := s.a.Create(s.ctx, access.UserSpec{Name: "bob", Password: right, Role: access.RoleViewer}, cli)
+			return err
+		},
 		"disable":         func() error { return s.a.Disable(s.ctx, "ann", cli) },
 		"enable":          func() error { return s.a.Enable(s.ctx, "ann", cli) },
-		"set role":        func() error { return s.a.SetRole(s.ctx, "ann", access.RoleAdmin, cli) },
+		"edit":            func() error { return s.a.Edit(s.ctx, "ann", access.UserEdit{Role: new(access.RoleAdmin)}, cli) },
 		"reset password":  func() error { return s.a.ResetPassword(s.ctx, "ann", right, cli) },
 		"revoke session":  func() error { return s.a.Revoke(s.ctx, "ann", in.ID, cli) },
 		"revoke sessions": func() error { return s.a.RevokeAll(s.ctx, "ann", cli) },
+		"revoke others":   func() error { _, err := s.a.RevokeOthers(s.ctx, in.Token, cli); return err },
+		"change password": func() error { return s.a.ChangePassword(s.ctx, try("ann", right), right+"!", cli) },
 		"sign out":        func() error { return s.a.SignOut(s.ctx, in.Token, cli) },
 		"sign in":         func() error { _, err := s.a.SignIn(s.ctx, try("ann", right)); return err },
 		"create token": func() error {
@@ -297,7 +302,7 @@ func TestNoActOnAccessWithoutItsRow(t *testing.T) {
 // Each method that takes an actor is an act, and TestNoActOnAccessWithoutItsRow tries it.
 func TestTheActsOnAccessAreAllThereAre(t *testing.T) {
 	t.Parallel()
-	tried := []string{"Create", "Disable", "Enable", "SetRole", "ResetPassword", "Revoke", "RevokeAll", "SignOut", "Tokens.Create", "Tokens.Revoke"}
+	tried := []string{"Create", "Disable", "Enable", "Edit", "ResetPassword", "ChangePassword", "Revoke", "RevokeAll", "RevokeOthers", "SignOut", "Tokens.Create", "Tokens.Revoke"}
 	for prefix, kind := range map[string]reflect.Type{"": reflect.TypeFor[*access.Accounts](), "Tokens.": reflect.TypeFor[*access.Tokens]()} {
 		for m := range kind.Methods() {
 			for in := range m.Type.Ins() {

@@ -104,11 +104,11 @@ func TestRefusedAccountsLeaveNothing(t *testing.T) {
 		{"bob", right, "root", func(err error) bool { return isRule(err, "role") }},
 		{"bob", right, "", func(err error) bool { return isRule(err, "role") }},
 	} {
-		if _, err := s.a.Create(s.ctx, c.name, c.password, c.role, cli); !c.want(err) {
+		if _, err := s.a.Create(s.ctx, access.UserSpec{Name: c.name, Password: c.password, Role: c.role}, cli); !c.want(err) {
 			t.Errorf("Create(%q, %q, %q) = %v", c.name, c.password, c.role, err)
 		}
 	}
-	for act, err := range map[string]error{"disable": s.a.Disable(s.ctx, "bob", cli), "role": s.a.SetRole(s.ctx, "bob", access.RoleAdmin, cli),
+	for act, err := range map[string]error{"disable": s.a.Disable(s.ctx, "bob", cli), "role": s.a.Edit(s.ctx, "bob", access.UserEdit{Role: new(access.RoleAdmin)}, cli),
 		"password": s.a.ResetPassword(s.ctx, "bob", right, cli), "revoke": s.a.RevokeAll(s.ctx, "bob", cli)} {
 		if !errors.Is(err, access.ErrUserNotFound) {
 			t.Errorf("%s of nobody = %v, want ErrUserNotFound", act, err)
@@ -127,7 +127,7 @@ func TestListShowsWhoMaySignIn(t *testing.T) {
 	if yes, err := s.a.HasUsers(s.ctx); yes || err != nil {
 		t.Errorf("HasUsers of none = %v, %v", yes, err)
 	}
-	s.create("bob", access.RoleAdmin)
+	s.create("bob", access.RoleOperator)
 	s.create("ann", access.RoleViewer)
 	s.signIn(s.a, "ann")
 	s.signIn(s.a, "ann")
@@ -155,7 +155,7 @@ func TestEveryActStandsInTheAuditTrail(t *testing.T) {
 	s.create("ann", access.RoleOperator)
 	in := s.signIn(s.a, "ann")
 	two := s.signIn(s.a, "ann")
-	for _, err := range []error{s.a.Revoke(s.ctx, "ann", two.ID, by), s.a.SignOut(s.ctx, in.Token, cli), s.a.SetRole(s.ctx, "ann", access.RoleViewer, by),
+	for _, err := range []error{s.a.Revoke(s.ctx, "ann", two.ID, by), s.a.SignOut(s.ctx, in.Token, cli), s.a.Edit(s.ctx, "ann", access.UserEdit{Role: new(access.RoleViewer)}, by),
 		s.a.ResetPassword(s.ctx, "ann", right+"!", by)} {
 		if err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestEveryActStandsInTheAuditTrail(t *testing.T) {
 		fmt.Sprintf(`ann console sign_in user ann {"session": %d} 192.0.2.7`, two.ID),
 		fmt.Sprintf(`root@host cli revoke_session user ann left the team {"session": %d}`, two.ID),
 		fmt.Sprintf(`ann cli sign_out user ann {"session": %d}`, in.ID),
-		`root@host cli set_role user ann left the team {"role": "operator"} {"role": "viewer", "sessions_ended": 0}`,
+		`root@host cli edit user ann left the team {"role": "operator"} {"role": "viewer", "sessions_ended": 0}`,
 		`root@host cli reset_password user ann left the team {} {"sessions_ended": 0}`,
 		`anonymous console sign_in_refused user ann {"failures": 5} req-4 192.0.2.9`,
 		`anonymous console sign_in_refused user unknown name {"failures": 6} req-5 192.0.2.9`,
@@ -210,10 +210,11 @@ func TestEveryActStandsInTheAuditTrail(t *testing.T) {
 func TestChangesAtOnceAllRaiseTheGeneration(t *testing.T) {
 	s := newStage(t)
 	s.create("ann", access.RoleViewer)
+	s.create("bob", access.RoleAdmin)
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
-			if err := []*access.Accounts{s.a, s.b}[i%2].SetRole(s.ctx, "ann", access.Roles()[i%3], cli); err != nil {
+			if err := []*access.Accounts{s.a, s.b}[i%2].Edit(s.ctx, "ann", access.UserEdit{Role: new(access.Roles()[i%3])}, cli); err != nil {
 				t.Error(err)
 			}
 		})

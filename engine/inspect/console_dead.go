@@ -38,8 +38,17 @@ type DeadGroup struct {
 // GroupFilter chooses groups. Empty fields ask for everything.
 type GroupFilter struct {
 	Type, Queue, Fingerprint string
+	Queues                   []string  // any of them; nil is every queue
 	Sort                     GroupSort // default [GroupsByLast]
 	Limit                    int       // 1 to [MaxGroups], default [MaxGroups]
+}
+
+// deaths are the queues whose deaths are drawn.
+func (f GroupFilter) deaths() []string {
+	if f.Queue != "" {
+		return []string{f.Queue}
+	}
+	return f.Queues
 }
 
 // DeadGroups groups the newest 100,000 dead letters by fingerprint.
@@ -50,7 +59,7 @@ func (r *Reader) DeadGroups(ctx context.Context, f GroupFilter) ([]DeadGroup, er
 		f.Limit = MaxGroups
 	}
 	rows, err := r.q.ListDeadGroups(ctx, r.pool, dbsqlc.ListDeadGroupsParams{
-		Type: filter(f.Type), Queue: filter(f.Queue), Fingerprint: filter(f.Fingerprint), ScanMax: deathScan, ErrorMax: listErrorMax,
+		Type: filter(f.Type), Queue: filter(f.Queue), Queues: f.Queues, Fingerprint: filter(f.Fingerprint), ScanMax: deathScan, ErrorMax: listErrorMax,
 		Sort: string(f.Sort), MaxGroups: int32(f.Limit),
 	})
 	if err != nil {
@@ -67,7 +76,7 @@ func (r *Reader) DeadGroups(ctx context.Context, f GroupFilter) ([]DeadGroup, er
 		}
 		at[x.Fingerprint], prints[i] = i, x.Fingerprint
 	}
-	hours, err := r.q.CountDeathsByHour(ctx, r.pool, time.Now(), prints)
+	hours, err := r.q.CountDeathsByHour(ctx, r.pool, time.Now(), prints, f.deaths())
 	if err != nil {
 		return nil, fmt.Errorf("count deaths by hour: %w", err)
 	}

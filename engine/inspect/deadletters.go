@@ -49,6 +49,7 @@ type DeadCursor struct {
 // discarded ones are listed by themselves.
 type DeadFilter struct {
 	Type, Queue, Fingerprint string
+	Queues                   []string // any of them; nil is every queue
 	Reason                   engine.Reason
 	Discarded                bool
 	After                    *DeadCursor // nil starts at the latest death
@@ -90,7 +91,7 @@ func (r *Reader) deadLetters(ctx context.Context, f DeadFilter, rows int32) ([]D
 	if f.Fingerprint != "" {
 		group, err := r.q.ListDeadGroup(ctx, r.pool, dbsqlc.ListDeadGroupParams{
 			Fingerprint: f.Fingerprint, BeforeDiedAt: after.DiedAt, BeforeID: after.ID, Discarded: f.Discarded,
-			Type: filter(f.Type), Queue: filter(f.Queue), Reason: filter(string(f.Reason)), ErrorMax: listErrorMax, MaxRows: rows,
+			Type: filter(f.Type), Queue: filter(f.Queue), Queues: f.Queues, Reason: filter(string(f.Reason)), ErrorMax: listErrorMax, MaxRows: rows,
 		})
 		list := make([]DeadLetter, len(group))
 		for i, x := range group {
@@ -99,7 +100,7 @@ func (r *Reader) deadLetters(ctx context.Context, f DeadFilter, rows int32) ([]D
 		return list, err
 	}
 	all, err := r.q.ListDead(ctx, r.pool, dbsqlc.ListDeadParams{
-		BeforeDiedAt: after.DiedAt, BeforeID: after.ID, Discarded: f.Discarded, Type: filter(f.Type), Queue: filter(f.Queue),
+		BeforeDiedAt: after.DiedAt, BeforeID: after.ID, Discarded: f.Discarded, Type: filter(f.Type), Queue: filter(f.Queue), Queues: f.Queues,
 		Reason: filter(string(f.Reason)), ErrorMax: listErrorMax, MaxRows: rows,
 	})
 	list := make([]DeadLetter, len(all))

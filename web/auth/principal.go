@@ -67,7 +67,11 @@ func (p Principal) Needs(s Scope) error {
 // LimitedTo refuses p something that is not within its queues. detail says what,
 // and the queues follow.
 func (p Principal) LimitedTo(detail string) error {
-	return &Refusal{Code: "forbidden", Detail: detail + " This token is limited to: " + strings.Join(p.Queues, ", ") + "."}
+	who := "This token is"
+	if p.Kind == KindUser {
+		who = "You are"
+	}
+	return &Refusal{Code: "forbidden", Detail: strings.TrimSpace(detail+" "+who) + " limited to: " + strings.Join(p.Queues, ", ") + "."}
 }
 
 const principalKey = "principal"

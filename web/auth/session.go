@@ -41,6 +41,8 @@ type Accounts interface {
 	Session(ctx context.Context, token string) (access.Session, error)
 	Touch(ctx context.Context, token string) error
 	Limits() (idle, total time.Duration)
+	ChangePassword(ctx context.Context, t access.Try, password string, by engine.Actor) error
+	RevokeOthers(ctx context.Context, token string, by engine.Actor) (ended int, err error)
 }
 
 var _ Accounts = (*access.Accounts)(nil)
@@ -176,7 +178,7 @@ const sessionKey = "session"
 
 func enter(c echo.Context, session access.Session) {
 	c.Set(sessionKey, session)
-	c.Set(principalKey, Principal{Name: session.User, Kind: KindUser, Scopes: scopesOf(session.Role)})
+	c.Set(principalKey, Principal{Name: session.User, Kind: KindUser, Scopes: scopesOf(session.Role), Queues: session.Queues})
 }
 
 // scopesOf is what a role may do.

@@ -88,7 +88,7 @@ func newSite(t *testing.T, pool *pgxpool.Pool, c SessionsConfig, token string) *
 
 func (s *site) create(name string, role access.Role) {
 	s.t.Helper()
-	if _, err := s.accounts.Create(s.t.Context(), name, right, role, cli); err != nil {
+	if _, err := s.accounts.Create(s.t.Context(), access.UserSpec{Name: name, Password: right, Role: role}, cli); err != nil {
 		s.t.Fatal(err)
 	}
 }

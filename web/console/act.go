@@ -46,6 +46,9 @@ func (k *Console) act(c echo.Context, name string, do func(context.Context, engi
 	if actor.Version, err = seen(form); err != nil {
 		return err
 	}
+	if actor.Version == 0 {
+		actor.Version = seenJob(c)
+	}
 	ctx := c.Request().Context()
 	before := k.rowBefore(ctx, c, name, id)
 	err = do(ctx, id, actor)
@@ -233,7 +236,7 @@ func (k *Console) fromReferer(c echo.Context, ref string) string {
 		return ""
 	}
 	path, _, _ := strings.Cut(to, "?")
-	if strings.HasSuffix(path, "/discard") || strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/stop") {
+	if strings.HasSuffix(path, "/reveal") || strings.HasSuffix(path, "/discard") || strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/stop") {
 		return ""
 	}
 	return to
@@ -328,11 +331,14 @@ func (v *visit) confirm(j *inspect.Job, title, active string) views.Confirm {
 }
 
 // ask answers with the page, or with the dialog where the script asks for it.
-func (v *visit) ask(m views.Confirm) error {
+func (v *visit) ask(m views.Confirm) error { return v.askWith(http.StatusOK, m) }
+
+// askWith answers so with a status: what was sent was not done.
+func (v *visit) askWith(status int, m views.Confirm) error {
 	if isFragment(v) && target(v) == "dialog-body" {
-		return v.render(http.StatusOK, views.ConfirmDialog(m))
+		return v.render(status, views.ConfirmDialog(m))
 	}
-	return v.render(http.StatusOK, views.ConfirmPage(m))
+	return v.render(status, views.ConfirmPage(m))
 }
 
 // conflict says that a job is no longer what the act was meant for: its fresh state

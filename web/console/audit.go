@@ -99,6 +99,10 @@ func (v *visit) auditRow(a *inspect.Action) views.AuditRow {
 	if a.Affected != 1 {
 		r.Count = count(int64(a.Affected))
 	}
+	r.Revert = v.revertOf(a)
+	if a.TargetKind == "user" && v.mayAccess() {
+		r.Target.Href = v.userURL(a.Target)
+	}
 	return r
 }
 
@@ -160,6 +164,7 @@ var actionWords = map[string]struct {
 	"operation cancel": {"Cancel of many", views.StateCancelled, "list-checks"}, "operation run_now": {"Run now of many", views.StateReady, "list-checks"},
 	"operation pause": {"Paused operation", views.StatePaused, "circle-pause"}, "operation continue": {"Continued operation", views.StateActive, "play"},
 	"operation stop": {"Stopped operation", views.StateStopped, "circle-stop"}, "operation halt": {"Halted operation", views.StateHalted, "octagon-x"},
+	"reveal":  {"Payload revealed", views.StateLate, "eye"},
 	"enqueue": {"Enqueued", views.StateReady, "plus"}, "drain": {"Drained", views.StateDraining, "log-out"},
 }
 

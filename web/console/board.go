@@ -29,6 +29,9 @@ type figures struct {
 	snap  *inspect.Snapshot
 	pulse *inspect.Pulse
 	stats *stats
+	// limited says that they are those of some queues, as [figures.of] makes them.
+	limited bool
+	parts   parts
 }
 
 // board reads the figures once for all viewers of this process, every two seconds

@@ -33,6 +33,11 @@ func (k *Console) deadLetters(c echo.Context) error {
 	if r := q.Get("reason"); r != "" && !slices.Contains(deadReasons, r) {
 		return badQuery("The parameter reason may be " + joined(deadReasons) + ".")
 	}
+	if q.Get("queue") != "" {
+		if err := k.mayName(c, q.Get("queue"), ""); err != nil {
+			return err
+		}
+	}
 	v := k.visit(c)
 	m := views.DeadLetters{Frame: v.frame("Dead letters", "dlq", true), View: view, Tabs: v.deadTabs(view, q)}
 	m.Chips, m.Clear = v.deadChips(view, q)
@@ -51,6 +56,7 @@ func (k *Console) deadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	m.Frame.Lacks = v.lacks(auth.ScopeDLQWrite, "replaying and discarding")
 	return v.page(http.StatusOK, m.Frame, views.DeadLettersPage(m), views.DeadLettersLive(m))
 }
 
@@ -79,7 +85,10 @@ func (v *visit) deadTabs(view string, q url.Values) []views.Tab {
 	}
 	tabs := []views.Tab{tab("Groups", "groups"), tab("Jobs", "jobs"), tab("Discarded", "discarded")}
 	if v.figures != nil && q.Get("type") == "" && q.Get("queue") == "" {
-		tabs[1].Count, tabs[2].Count = tally(v.figures.dead()), tally(v.figures.pulse.Discarded)
+		tabs[1].Count = tally(v.figures.dead())
+		if !v.figures.limited {
+			tabs[2].Count = tally(v.figures.pulse.Discarded)
+		}
 	}
 	return tabs
 }
@@ -108,7 +117,7 @@ func (v *visit) fillGroups(m *views.DeadLetters, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	groups, err := v.k.Read.DeadGroups(v.Request().Context(), inspect.GroupFilter{Type: q.Get("type"), Queue: q.Get("queue"), Sort: inspect.GroupSort(key)})
+	groups, err := v.k.Read.DeadGroups(v.Request().Context(), inspect.GroupFilter{Type: q.Get("type"), Queue: q.Get("queue"), Queues: v.who.Queues, Sort: inspect.GroupSort(key)})
 	if err != nil {
 		return err
 	}
@@ -224,7 +233,7 @@ func (v *visit) fillDead(m *views.DeadLetters, q url.Values, view string) error 
 		return err
 	}
 	f := inspect.DeadFilter{
-		Type: q.Get("type"), Queue: q.Get("queue"), Reason: engine.Reason(q.Get("reason")), Discarded: view == "discarded", Limit: at.limit,
+		Type: q.Get("type"), Queue: q.Get("queue"), Queues: v.who.Queues, Reason: engine.Reason(q.Get("reason")), Discarded: view == "discarded", Limit: at.limit,
 	}
 	if f.After, err = parseDeadCursor(at.key); err != nil {
 		return err
@@ -295,8 +304,8 @@ func (k *Console) deadGroup(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	groups, err := k.Read.DeadGroups(ctx, inspect.GroupFilter{Fingerprint: fingerprint, Limit: 1})
+	ctx, v := c.Request().Context(), k.visit(c)
+	groups, err := k.Read.DeadGroups(ctx, inspect.GroupFilter{Fingerprint: fingerprint, Queues: v.who.Queues, Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -305,12 +314,12 @@ func (k *Console) deadGroup(c echo.Context) error {
 		return err
 	}
 	if len(groups) == 0 {
-		if failures > 0 {
+		if failures > 0 && !v.who.Limited() {
 			return notFound("No dead job has this error any more; " + plural(failures, "run") + " failed with it in the last hour and may still be retried.")
 		}
 		return notFound("No dead job has this error. It may have been replayed, discarded or removed.")
 	}
-	page, err := k.Read.DeadLetters(ctx, inspect.DeadFilter{Fingerprint: fingerprint, After: after, Limit: at.limit})
+	page, err := k.Read.DeadLetters(ctx, inspect.DeadFilter{Fingerprint: fingerprint, Queues: v.who.Queues, After: after, Limit: at.limit})
 	if err != nil {
 		return err
 	}
@@ -318,12 +327,12 @@ func (k *Console) deadGroup(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v := k.visit(c)
 	m := v.groupPageOf(&groups[0], failures, sample)
 	for i := range page.Letters {
 		m.Rows = append(m.Rows, v.deadRow(&page.Letters[i]))
 	}
 	m.Pager = at.pager(k.groupURL(fingerprint), url.Values{}, len(m.Rows), "job", deadCursor(page.Next))
+	m.Frame.Lacks = v.lacks(auth.ScopeDLQWrite, "replaying and discarding")
 	return v.page(http.StatusOK, m.Frame, views.DeadGroupPageView(m), views.DeadGroupLive(m))
 }
 
@@ -339,12 +348,19 @@ func (v *visit) groupPageOf(g *inspect.DeadGroup, failures int64, sample []inspe
 		m.Actions = []views.Action{a}
 	}
 	if v.may(auth.ScopeDLQWrite) && g.Fingerprint != "" {
-		m.Actions = append(m.Actions, v.manyAction(engine.OperateReplay, engine.Selection{Fingerprint: g.Fingerprint}, "of "+group.Class),
-			v.manyAction(engine.OperateDiscard, engine.Selection{Fingerprint: g.Fingerprint}, "of "+group.Class))
+		for _, s := range v.ownSelections(engine.Selection{Fingerprint: g.Fingerprint}, g.Queues) {
+			which := "of " + group.Class
+			if s.Queue != "" {
+				which += " in " + s.Queue
+			}
+			m.Actions = append(m.Actions, v.manyAction(engine.OperateReplay, s, which), v.manyAction(engine.OperateDiscard, s, which))
+		}
 	}
 	m.Strip = []views.Figure{
-		{Name: "Dead", Value: text(group.Count), Tone: views.ToneUp}, {Name: "Failed runs, 60 min", Value: text(tally(failures))},
-		{Name: "First seen", Value: []views.Span{{At: group.First}}}, {Name: "Last seen", Value: []views.Span{{At: group.Last}}},
+		{Name: "Dead", Value: text(group.Count), Tone: views.ToneUp}, {Name: "First seen", Value: []views.Span{{At: group.First}}}, {Name: "Last seen", Value: []views.Span{{At: group.Last}}},
+	}
+	if !v.who.Limited() { // runs are counted over all queues
+		m.Strip = slices.Insert(m.Strip, 1, views.Figure{Name: "Failed runs, 60 min", Value: text(tally(failures))})
 	}
 	m.Facts = []views.Fact{
 		{Name: "Fingerprint", Value: []views.Span{{Text: g.Fingerprint, Code: true}}, Copy: g.Fingerprint}, {Name: "Error class", Value: text(dash(g.Class))},

@@ -34,7 +34,8 @@ func (k *Console) Fail(c echo.Context, p Problem) error {
 	// A database that is away is not asked again for the frame's sake, and a caller
 	// who is refused is told nothing of what stands behind.
 	if p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden {
-		v.figures, v.trouble = k.board.glance()
+		all, trouble := k.board.glance()
+		v.figures, v.trouble = all.of(v.who), trouble
 	}
 	m := k.problemPage(p)
 	m.Frame = v.frame(m.Title, "", false)
@@ -55,6 +56,9 @@ func (k *Console) problemPage(p Problem) views.ErrorPage {
 			m.Text = append(m.Text, "History of completed jobs: kept "+kept+".")
 		}
 		m.Links = append(m.Links, views.Link{Text: "Jobs", Href: k.url("/jobs")})
+	case http.StatusUnauthorized:
+		m.Title = "You are signed out"
+		m.Links = []views.Link{{Text: "Sign in again", Href: k.url("/login")}}
 	case http.StatusForbidden:
 		m.Title = "You may not do this"
 	case http.StatusServiceUnavailable:

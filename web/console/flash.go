@@ -18,8 +18,8 @@ const flashCookie = "console_flash"
 // minute: the server keeps nothing. It says what happened to which job; the words
 // are made when it is shown, so that a cookie from elsewhere can say nothing new.
 type note struct {
-	Did  string `json:"d"`           // replay, discard, restore, cancel, stop, enqueue, repeat
-	ID   string `json:"i"`           // of the job
+	Did  string `json:"d"`           // replay, discard, restore, cancel, stop, enqueue, repeat, or one of accessDone
+	ID   string `json:"i"`           // of the job; of an act on access, the name of the person or token
 	Type string `json:"t,omitempty"` // of the job
 	At   int64  `json:"a,omitempty"` // of a stop request, in Unix seconds
 }
@@ -59,6 +59,9 @@ func (v *visit) takeFlash() *views.Flash {
 
 // flashOf words a note; nil for one that says nothing.
 func (k *Console) flashOf(n note) *views.Flash {
+	if f := k.accessFlash(n); f != nil {
+		return f
+	}
 	id, err := parseID(n.ID)
 	if err != nil || !plain(n.Type) {
 		return nil

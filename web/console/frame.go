@@ -28,7 +28,8 @@ type visit struct {
 // visit begins a page.
 func (k *Console) visit(c echo.Context) *visit {
 	v := &visit{Context: c, k: k, who: k.caller(c)}
-	v.figures, v.trouble = k.board.look(c.Request().Context())
+	all, trouble := k.board.look(c.Request().Context())
+	v.figures, v.trouble = all.of(v.who), trouble
 	v.clock = clock{now: k.now(c), times: choice(cookie(c, "console_times"), "ago", "utc", "local")}
 	return v
 }
@@ -68,6 +69,24 @@ func choice(given string, allowed ...string) string {
 
 func (v *visit) may(s auth.Scope) bool { return v.who.May(s) }
 
+// lacks says, where the caller may not act, what needs which role: the buttons are
+// absent.
+func (v *visit) lacks(s auth.Scope, what string) string {
+	if v.may(s) {
+		return ""
+	}
+	role := "operator"
+	if s == auth.ScopeAdmin {
+		role = "admin"
+	}
+	return "You may read here: " + what + " needs the role " + role + "."
+}
+
+// mayAccess tells whether the caller may see and change who may do what.
+func (v *visit) mayAccess() bool {
+	return v.k.People != nil && v.may(auth.ScopeAdmin) && !v.who.Limited()
+}
+
 // frame is what stands around a page. live says that the page follows what
 // happens.
 func (v *visit) frame(title, active string, live bool) views.Frame {
@@ -75,6 +94,7 @@ func (v *visit) frame(title, active string, live bool) views.Frame {
 		Base: v.k.Base, Path: v.path(), Title: title, Active: active, Env: v.k.Env, Version: v.k.Version,
 		Now: v.readAt(), Banners: v.banners(), Display: v.display(), Person: v.person(),
 	}
+	f.Access, f.Narrow = v.mayAccess(), v.who.Limited()
 	if ends := auth.SessionEnds(v); !ends.IsZero() {
 		f.SessionEnds = ends.UTC().Format(time.RFC3339)
 	}
@@ -145,7 +165,11 @@ func (v *visit) person() *views.Person {
 	if v.who.Kind == auth.KindAnonymous {
 		return nil
 	}
-	return &views.Person{Name: v.who.Name, Role: roleOf(v.who)}
+	p := &views.Person{Name: v.who.Name, Role: roleOf(v.who)}
+	if v.who.Limited() {
+		p.Role += " of " + cut(joined(v.who.Queues), 60)
+	}
+	return p
 }
 
 func roleOf(p auth.Principal) string {

@@ -41,6 +41,7 @@ func (k *Console) job(c echo.Context) error {
 	}
 	v := k.visit(c)
 	m := v.jobOf(d)
+	m.Frame.Lacks = v.lacks(auth.ScopeJobsWrite, "acting on a job and seeing what is masked")
 	return v.page(http.StatusOK, m.Frame, views.JobPage(m), views.JobLive(m))
 }
 
@@ -122,6 +123,9 @@ func (v *visit) jobOf(d dossier) views.Job {
 	}
 	m.Payload = views.NewJSON(j.Payload, v.k.mask)
 	m.Payload.Download = v.k.url("/jobs/" + m.ID + "/payload")
+	if m.Payload.Masked > 0 && v.may(auth.ScopeJobsWrite) {
+		m.Payload.Reveal = &views.Action{Kind: "reveal", Text: "Reveal…", Label: "Reveal the payload of job " + short, Href: v.k.url("/jobs/" + m.ID + "/reveal")}
+	}
 	if d.result != nil {
 		r := views.NewJSON(d.result.JSON, v.k.mask)
 		r.Download = v.k.url("/jobs/" + m.ID + "/result")

@@ -42,11 +42,12 @@ func (k *Console) jobs(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := k.Read.Search(c.Request().Context(), inspect.SearchFilter{Query: asked.Query, Before: at.id, Limit: at.limit})
+	page, err := k.Read.Search(c.Request().Context(), inspect.SearchFilter{Query: v.within(asked.Query), Before: at.id, Limit: at.limit})
 	if err != nil {
 		return err
 	}
 	m := v.jobsOf(asked, page, at)
+	m.Frame.Lacks = v.lacks(auth.ScopeJobsWrite, "enqueuing and acting on jobs")
 	return v.page(http.StatusOK, m.Frame, views.JobsPage(m), views.JobsLive(m))
 }
 
@@ -67,7 +68,9 @@ func (v *visit) jobsProblem(text string, bad *search.Error) error {
 func (v *visit) jobsActions(asked jobQuery) []views.Action {
 	var list []views.Action
 	on := func(action engine.OperationAction, text string) {
-		list = append(list, views.Action{Kind: string(action), Text: text, Href: v.k.operationURL(action, engine.Selection{Query: asked.String()})})
+		for _, s := range v.ownSelections(engine.Selection{Query: asked.String()}, v.queuesOf(asked)) {
+			list = append(list, views.Action{Kind: string(action), Text: text, Href: v.k.operationURL(action, s)})
+		}
 	}
 	switch place, _ := asked.place(); {
 	case place == inspect.PlaceDead && v.may(auth.ScopeDLQWrite):
@@ -83,6 +86,18 @@ func (v *visit) jobsActions(asked jobQuery) []views.Action {
 		list = append(list, views.Action{Kind: "new", Text: "New job", Href: v.k.url("/jobs/new"), Main: true})
 	}
 	return list
+}
+
+// queuesOf is the one queue that is left by a query and the caller's limits; none if
+// there are several.
+func (v *visit) queuesOf(asked jobQuery) []string {
+	if q, ok := asked.One("queue"); ok {
+		return []string{q}
+	}
+	if len(v.who.Queues) == 1 {
+		return v.who.Queues
+	}
+	return nil
 }
 
 func (v *visit) jobsOf(asked jobQuery, page inspect.JobPage, at cursor) views.JobsList {
@@ -207,7 +222,7 @@ func (v *visit) tabs(asked jobQuery) []views.Tab {
 	}
 	queue, ofQueue := asked.One("queue")
 	counted := v.figures != nil && !asked.beyond("state", "queue", "finished") && (!asked.Has("queue") || ofQueue && !strings.HasSuffix(queue, "*"))
-	whole := counted && queue == ""
+	whole := counted && queue == "" && !v.figures.limited
 	var d inspect.Depth
 	var p inspect.Pulse
 	if v.figures != nil {

@@ -44,7 +44,7 @@ func (k *Console) newJob(c echo.Context) error {
 // copyOf fills the form in from a job. Masked values stay masked: what is sent back
 // unchanged is put in again from the job itself.
 func (k *Console) copyOf(c echo.Context, id engine.ID) (views.JobForm, error) {
-	j, err := k.Read.Job(c.Request().Context(), id)
+	j, err := k.readOwn(c, id)
 	if err != nil {
 		return views.JobForm{}, err
 	}
@@ -116,6 +116,14 @@ func (k *Console) enqueue(c echo.Context) error {
 	}
 	f := formOf(values)
 	args, o, problems := f.read()
+	if err := k.mayName(c, orWord(o.Queue, engine.DefaultQueue), ""); err != nil {
+		return err
+	}
+	if o.CopiedFrom != uuid.Nil && k.caller(c).Limited() {
+		if _, err := k.readOwn(c, o.CopiedFrom); err != nil {
+			return err
+		}
+	}
 	if len(problems) == 0 && f.CopiedFrom != "" {
 		if args.Payload, err = k.unmasked(c, f.CopiedFrom, args.Payload); err != nil {
 			return err
@@ -283,7 +291,7 @@ func (k *Console) unmasked(c echo.Context, from string, payload json.RawMessage)
 	if err != nil || id == uuid.Nil || !strings.Contains(string(payload), maskText) {
 		return payload, nil
 	}
-	j, err := k.Read.Job(c.Request().Context(), id)
+	j, err := k.readOwn(c, id)
 	if err != nil {
 		return nil, err
 	}

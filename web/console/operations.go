@@ -89,6 +89,9 @@ func (k *Console) newOperation(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := k.mayName(c, s.Select.Queue, oneQueue); err != nil {
+		return err
+	}
 	return k.askOperation(c, s, views.Confirm{}, http.StatusOK)
 }
 
@@ -234,6 +237,9 @@ func (k *Console) makeOperation(c echo.Context) error {
 	if err := k.mayOperate(c, s.Action); err != nil {
 		return err
 	}
+	if err := k.mayName(c, s.Select.Queue, oneQueue); err != nil {
+		return err
+	}
 	var m views.Confirm
 	s.Pace, m.Reason.Value = engine.Pace(form.Get("pace")), form.Get("reason")
 	if s.Action != engine.OperateReplay {
@@ -290,6 +296,9 @@ func (k *Console) steerOperation(act string, do func(context.Context, engine.ID,
 		if _, err := k.form(c, smallForm); err != nil {
 			return err
 		}
+		if _, err := k.ownOperation(c, id); err != nil {
+			return err
+		}
 		err = do(c.Request().Context(), id, k.actor(c, ""))
 		var state *engine.OperationStateError
 		switch {
@@ -326,6 +335,7 @@ func (k *Console) operations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	list = kept(list, func(o *engine.Operation) bool { return k.mayTouchOperation(c, o) })
 	v := k.visit(c)
 	m := views.Operations{Frame: v.frame("Operations", "operations", true), Empty: &views.Empty{
 		Title: "No operation yet.", Text: "Acts on many jobs at once stand here while they run and afterwards. They begin at a group of dead letters.",
@@ -346,10 +356,7 @@ func (k *Console) operation(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	o, err := k.Engine.Operation(ctx, id)
-	if errors.Is(err, engine.ErrOperationNotFound) {
-		return notFound("No operation has this id.")
-	}
+	o, err := k.ownOperation(c, id)
 	if err != nil {
 		return err
 	}
@@ -363,6 +370,7 @@ func (k *Console) operation(c echo.Context) error {
 	}
 	v := k.visit(c)
 	m := v.operationPage(&o, outcomes, failures)
+	m.Frame.Lacks = v.lacks(auth.ScopeDLQWrite, "pausing, continuing and stopping")
 	return v.page(http.StatusOK, m.Frame, views.OperationPageView(m), views.OperationLive(m))
 }
 
@@ -483,6 +491,9 @@ func (v *visit) manyAction(action engine.OperationAction, s engine.Selection, wh
 	a := views.Action{Kind: string(action), Text: "Replay all…", Label: "Replay all " + which, Href: v.k.operationURL(action, s)}
 	if action == engine.OperateDiscard {
 		a.Text, a.Label, a.Harm = "Discard all…", "Discard all "+which, true
+	}
+	if v.who.Limited() && len(v.who.Queues) > 1 {
+		a.Text = strings.TrimSuffix(a.Text, "…") + " in " + s.Queue + "…"
 	}
 	return a
 }

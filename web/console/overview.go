@@ -45,7 +45,7 @@ func (k *Console) overviewOf(v *visit) views.Overview {
 	if n := f.pulse.Deaths.N; n > 0 {
 		m.DeadNew = count(n)
 	}
-	if f.pulse.Jobs == 0 && len(f.pulse.Actions) == 0 {
+	if !f.limited && f.pulse.Jobs == 0 && len(f.pulse.Actions) == 0 {
 		m.First = firstSteps()
 		return m
 	}
@@ -54,7 +54,11 @@ func (k *Console) overviewOf(v *visit) views.Overview {
 		m.Cards[i].Stale = v.stale()
 	}
 	m.Queues = k.deepest(v)
-	m.Charts = []views.Chart{v.throughputChart(f.stats.all, f.enqueued()), v.waitChart(f.stats.all)}
+	enqueued := f.enqueued()
+	if f.limited {
+		m.Note, enqueued = "You see "+joined(v.who.Queues)+" alone. What is counted over all queues is left out: top errors, deaths within the hour, acts but those on queues.", nil
+	}
+	m.Charts = []views.Chart{v.throughputChart(f.stats.all, enqueued), v.waitChart(f.stats.all)}
 	return m
 }
 
@@ -72,7 +76,7 @@ func firstSteps() *views.Empty {
 func (k *Console) verdictOf(v *visit) views.Verdict {
 	got := judge(k.signs(v.figures, v.trouble))
 	out := views.Verdict{Level: got.level, Text: got.text}
-	if got.path != "" && got.link != "" {
+	if got.path != "" && got.link != "" && !(got.path == "/system" && v.who.Limited()) {
 		out.Cause = append(out.Cause, views.Span{Text: got.link, Href: k.url(got.path)})
 		if !got.since.IsZero() {
 			out.Cause = append(out.Cause, views.Span{Text: "since"}, views.Span{At: v.clock.minute(got.since)})
@@ -89,11 +93,16 @@ func (k *Console) flowCard(v *visit) views.Card {
 	flow := f.flow()
 	c := views.Card{ID: "flow", Question: "Is work flowing?", Href: k.url("/queues"), Figure: text(rate(flow.Completed)), Caption: "completed per min"}
 	c.Spark = sparkOf(views.StateCompleted, "Completed", closedMinutes(f.stats.all.completed[:]))
-	c.Spark.Ghost = closedMinutes(f.enqueued())
+	if !f.limited {
+		c.Spark.Ghost = closedMinutes(f.enqueued())
+	}
 	c.Lines = []views.CardLine{
 		{Left: text("Enqueued per min"), Right: text(rate(flow.Enqueued))},
 		{Left: text("Runs ended per min"), Right: text(rate(flow.Ended))},
 		{Left: text("Backlog, last 15 min"), Right: backlogChange(flow)},
+	}
+	if f.limited { // jobs are counted as they come over all queues
+		c.Lines = c.Lines[:2]
 	}
 	return c
 }
@@ -215,6 +224,9 @@ func drainText(q *inspect.Queue) string {
 
 func (k *Console) workersCard(v *visit) views.Card {
 	f := v.figures
+	if f.limited {
+		return k.servedCard(v)
+	}
 	fleet := f.snap.Fleet
 	live, late, lost := fleet.ByStatus[inspect.WorkerLive], fleet.ByStatus[inspect.WorkerLate], fleet.ByStatus[inspect.WorkerLost]
 	c := views.Card{ID: "workers", Question: "Are the workers alive?", Href: k.url("/workers")}
@@ -233,6 +245,25 @@ func (k *Console) workersCard(v *visit) views.Card {
 	if fleet.Stuck > 0 {
 		c.Lines = append(c.Lines, views.CardLine{State: views.StateLate, Left: text("Slots stuck"), Right: toned(int64(fleet.Stuck), views.ToneUp)})
 	}
+	c.Lines = append(c.Lines, views.CardLine{Left: text("Last reaper pass"), Right: passOf(f.task("reaper"), 3*k.ReaperInterval)})
+	return c
+}
+
+// servedCard is the workers of a caller limited to queues: how many serve each.
+func (k *Console) servedCard(v *visit) views.Card {
+	f := v.figures
+	c := views.Card{ID: "workers", Question: "Are the workers alive?", Href: k.url("/workers"), Empty: "None of your queues is known yet"}
+	unserved := int64(0)
+	for i := range f.snap.Queues {
+		q := &f.snap.Queues[i]
+		if q.Workers == 0 {
+			unserved++
+		}
+		if len(c.Lines) < 4 {
+			c.Lines = append(c.Lines, views.CardLine{Left: []views.Span{{Text: q.Name, Href: k.url("/queues/" + escape(q.Name))}}, Right: text(plural(int64(q.Workers), "worker"))})
+		}
+	}
+	c.Figure, c.Caption = toned(unserved, views.ToneUp), "of "+plural(int64(len(f.snap.Queues)), "queue")+" without a live worker"
 	c.Lines = append(c.Lines, views.CardLine{Left: text("Last reaper pass"), Right: passOf(f.task("reaper"), 3*k.ReaperInterval)})
 	return c
 }
@@ -257,6 +288,9 @@ func passOf(t *inspect.Task, limit time.Duration) []views.Span {
 
 func (k *Console) changedCard(v *visit) views.Card {
 	c := views.Card{ID: "changed", Question: "What changed?", Href: k.url("/audit"), Empty: "Nobody has changed anything"}
+	if v.figures.limited {
+		c.Href = k.url("/queues")
+	}
 	events := k.changes(v)
 	recent, times := 0, make([]string, 0, len(events))
 	pins := views.Spark{State: views.StateReady, Pins: true, Values: make([]float64, hour)}
@@ -303,7 +337,7 @@ func (k *Console) changes(v *visit) []dated {
 	for _, b := range v.figures.pulse.Builds {
 		list = append(list, dated{b.FirstAt, views.Event{
 			At: v.clock.minute(b.FirstAt), Icon: "tag", By: "deploy",
-			Text: []views.Span{{Text: "Build " + cut(b.Version, 60), Bold: true}, {Text: "first seen on " + cut(strings.Join(b.Names, ", "), 120)}},
+			Text: []views.Span{{Text: "Build " + cut(b.Version, 60), Bold: true}, {Text: strings.TrimSuffix("first seen on "+cut(strings.Join(b.Names, ", "), 120), " on ")}},
 		}})
 	}
 	slices.SortStableFunc(list, func(a, b dated) int { return b.at.Compare(a.at) })

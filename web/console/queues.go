@@ -202,6 +202,9 @@ func (k *Console) queue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := k.mayName(c, name, ""); err != nil {
+		return err
+	}
 	v := k.visit(c)
 	if v.figures == nil {
 		return v.missing()
@@ -273,7 +276,7 @@ func (v *visit) queueLists(m *views.Queue, name string) error {
 	for i := range waiting {
 		m.Waiting = append(m.Waiting, v.jobRow(&waiting[i]))
 	}
-	workers, err := v.k.Read.Workers(ctx)
+	workers, err := v.k.readWorkers(ctx, v.who)
 	if err != nil {
 		return err
 	}

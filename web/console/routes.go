@@ -7,6 +7,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -30,6 +31,7 @@ type Engine interface {
 	Replay(ctx context.Context, id engine.ID, a engine.Actor) error
 	Discard(ctx context.Context, id engine.ID, a engine.Actor) error
 	Restore(ctx context.Context, id engine.ID, a engine.Actor) error
+	Reveal(ctx context.Context, id engine.ID, a engine.Actor) (json.RawMessage, error)
 	PreviewOperation(ctx context.Context, s engine.OperationSpec) (engine.OperationPreview, error)
 	Operate(ctx context.Context, s engine.OperationSpec, a engine.Actor) (engine.Operation, error)
 	PauseOperation(ctx context.Context, id engine.ID, a engine.Actor) error
@@ -84,6 +86,9 @@ type SignIn interface {
 	LoginForm(base string, render auth.RenderLogin) echo.HandlerFunc
 	Login(base string, render auth.RenderLogin) echo.HandlerFunc
 	Logout(base string) echo.HandlerFunc
+	ChangePassword(c echo.Context, current, password string) error
+	EndOthers(c echo.Context) (ended int, err error)
+	Limits() (idle, total time.Duration)
 }
 
 var _ SignIn = (*auth.Sessions)(nil)
@@ -109,6 +114,10 @@ type Config struct {
 	// SignIn says who a browser's session is. nil asks for none: everybody may do
 	// everything.
 	SignIn SignIn
+	// People and Tokens are who may sign in and what programs call the API with; nil
+	// leaves out their pages.
+	People People
+	Tokens Tokens
 	// Mask are parts of payload keys whose values are not shown. Default: password,
 	// token, secret, authorization, card. An empty list that is not nil masks
 	// nothing.
@@ -201,50 +210,54 @@ func (k *Console) Mount(e *echo.Echo) {
 		g.POST("/login", k.SignIn.Login(k.Base, k.loginPage))
 		g.POST("/logout", k.SignIn.Logout(k.Base))
 	}
-	read := k.need(auth.ScopeJobsRead, "viewer")
-	write := k.need(auth.ScopeJobsWrite, "operator")
-	dead := k.need(auth.ScopeDLQWrite, "operator")
+	read, admin := k.need(auth.ScopeJobsRead, "viewer"), k.need(auth.ScopeAdmin, "admin")
+	// Whoever is limited to queues is let in by these alone: their handlers keep to them.
+	mine, write, dead := k.needMine(auth.ScopeJobsRead, "viewer"), k.needMine(auth.ScopeJobsWrite, "operator"), k.needMine(auth.ScopeDLQWrite, "operator")
 
-	g.GET("", k.toOverview, read)
-	g.GET("/", k.overview, read)
-	g.GET("/jobs", k.jobs, read)
+	g.GET("", k.toOverview, mine)
+	g.GET("/", k.overview, mine)
+	g.GET("/jobs", k.jobs, mine)
 	g.POST("/jobs", k.enqueue, write)
 	g.GET("/jobs/new", k.newJob, write)
-	g.GET("/jobs/:id", k.job, read)
-	g.GET("/jobs/:id/payload", k.payload, read)
-	g.GET("/jobs/:id/result", k.result, read)
-	g.GET("/jobs/:id/cancel", k.confirmCancel, write)
-	g.POST("/jobs/:id/cancel", k.cancel, write)
-	g.POST("/jobs/:id/run-now", k.runNow, write)
-	g.GET("/jobs/:id/stop", k.confirmStop, write)
-	g.POST("/jobs/:id/stop", k.stop, write)
-	g.GET("/queues", k.queues, read)
-	g.GET("/queues/:name", k.queue, read)
-	g.GET("/types", k.types, read)
-	g.GET("/types/:type", k.jobType, read)
-	g.GET("/dlq", k.deadLetters, read)
-	g.GET("/dlq/groups/:fingerprint", k.deadGroup, read)
-	g.POST("/dlq/:id/replay", k.replay, dead)
-	g.GET("/dlq/:id/discard", k.confirmDiscard, dead)
-	g.POST("/dlq/:id/discard", k.discard, dead)
-	g.POST("/dlq/:id/restore", k.restore, dead)
-	g.GET("/operations", k.operations, read)
+	g.GET("/jobs/:id", k.job, mine, k.ownJob)
+	g.GET("/jobs/:id/payload", k.payload, mine, k.ownJob)
+	g.GET("/jobs/:id/reveal", k.confirmReveal, write, k.ownJob)
+	g.POST("/jobs/:id/reveal", k.reveal, write, k.ownJob)
+	g.GET("/jobs/:id/result", k.result, mine, k.ownJob)
+	g.GET("/jobs/:id/cancel", k.confirmCancel, write, k.ownJob)
+	g.POST("/jobs/:id/cancel", k.cancel, write, k.ownJob)
+	g.POST("/jobs/:id/run-now", k.runNow, write, k.ownJob)
+	g.GET("/jobs/:id/stop", k.confirmStop, write, k.ownJob)
+	g.POST("/jobs/:id/stop", k.stop, write, k.ownJob)
+	g.GET("/queues", k.queues, mine)
+	g.GET("/queues/:name", k.queue, mine)
+	g.GET("/types", k.types, mine)
+	g.GET("/types/:type", k.jobType, mine)
+	g.GET("/dlq", k.deadLetters, mine)
+	g.GET("/dlq/groups/:fingerprint", k.deadGroup, mine)
+	g.POST("/dlq/:id/replay", k.replay, dead, k.ownJob)
+	g.GET("/dlq/:id/discard", k.confirmDiscard, dead, k.ownJob)
+	g.POST("/dlq/:id/discard", k.discard, dead, k.ownJob)
+	g.POST("/dlq/:id/restore", k.restore, dead, k.ownJob)
+	g.GET("/operations", k.operations, mine)
 	g.POST("/operations", k.makeOperation, dead)
 	g.GET("/operations/new", k.newOperation, dead)
-	g.GET("/operations/:id", k.operation, read)
+	g.GET("/operations/:id", k.operation, mine)
 	g.POST("/operations/:id/pause", k.steerOperation("pause", k.Engine.PauseOperation), dead)
 	g.POST("/operations/:id/continue", k.steerOperation("continue", k.Engine.ContinueOperation), dead)
 	g.POST("/operations/:id/stop", k.steerOperation("stop", k.Engine.StopOperation), dead)
-	g.GET("/workers", k.workers, read)
-	g.GET("/workers/:id", k.worker, read)
+	g.GET("/workers", k.workers, mine)
+	g.GET("/workers/:id", k.worker, mine)
 	g.GET("/audit", k.audit, read)
 	g.GET("/system", k.system, read)
-	g.GET("/help", k.help, read)
-	g.GET("/help/api", k.helpAPI, read)
-	g.GET("/help/api/schemas", k.helpAPISchemas, read)
-	g.GET("/help/problems/:code", k.helpProblem, read)
-	g.POST("/display", k.setDisplay, read)
-	g.Any("/*", k.nothingHere, read)
+	g.GET("/help", k.help, mine)
+	g.GET("/help/api", k.helpAPI, mine)
+	g.GET("/help/api/schemas", k.helpAPISchemas, mine)
+	g.GET("/help/problems/:code", k.helpProblem, mine)
+	g.POST("/display", k.setDisplay, mine)
+	k.mountAccount(g, mine)
+	k.mountAccess(g, admin)
+	g.Any("/*", k.nothingHere, mine)
 }
 
 func (k *Console) nothingHere(echo.Context) error {
@@ -259,15 +272,17 @@ func (k *Console) caller(c echo.Context) auth.Principal {
 	return auth.Caller(c)
 }
 
-// need refuses callers that lack a scope, and names the role that has it.
+// need refuses callers that lack a scope, and names the role that has it; and those
+// limited to queues.
 func (k *Console) need(s auth.Scope, role string) echo.MiddlewareFunc {
+	lets := k.needMine(s, role)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if !k.caller(c).May(s) {
-				return &auth.Refusal{Code: "forbidden", Detail: "This needs the role " + role + "."}
+		return lets(func(c echo.Context) error {
+			if err := k.everyQueue(c); err != nil {
+				return err
 			}
 			return next(c)
-		}
+		})
 	}
 }
 

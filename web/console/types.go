@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/url"
@@ -33,7 +34,7 @@ func (k *Console) types(c echo.Context) error {
 	if v.figures == nil {
 		return v.missing()
 	}
-	workers, err := k.Read.Workers(c.Request().Context())
+	workers, err := k.readWorkers(c.Request().Context(), v.who)
 	if err != nil {
 		return err
 	}
@@ -103,11 +104,11 @@ func (k *Console) jobType(c echo.Context) error {
 		return v.missing()
 	}
 	ctx := c.Request().Context()
-	workers, err := k.Read.Workers(ctx)
+	workers, err := k.readWorkers(ctx, v.who)
 	if err != nil {
 		return err
 	}
-	recent, err := k.Read.JobList(ctx, inspect.ListFilter{JobFilter: inspect.JobFilter{Type: name, Limit: 20}})
+	recent, err := v.recentOf(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (k *Console) jobType(c echo.Context) error {
 		}
 		return notFound(detail)
 	}
-	groups, err := k.Read.DeadGroups(ctx, inspect.GroupFilter{Type: name, Limit: 20})
+	groups, err := k.Read.DeadGroups(ctx, inspect.GroupFilter{Type: name, Queues: v.who.Queues, Limit: 20})
 	if err != nil {
 		return err
 	}
@@ -131,6 +132,14 @@ func (k *Console) jobType(c echo.Context) error {
 		m.Errors = append(m.Errors, v.groupOf(&groups[i]))
 	}
 	return v.page(http.StatusOK, m.Frame, views.TypePage(m), views.TypeLive(m))
+}
+
+// recentOf are the newest jobs of a type that the caller may see.
+func (v *visit) recentOf(ctx context.Context, name string) (inspect.JobPage, error) {
+	if v.who.Limited() {
+		return v.k.Read.Search(ctx, inspect.SearchFilter{Query: v.within(only("type", name).Query), Limit: 20})
+	}
+	return v.k.Read.JobList(ctx, inspect.ListFilter{JobFilter: inspect.JobFilter{Type: name, Limit: 20}})
 }
 
 func (v *visit) typeOf(name string, live []*inspect.Worker) views.Type {

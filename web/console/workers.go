@@ -21,7 +21,7 @@ func (k *Console) workers(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	list, err := k.Read.Workers(c.Request().Context())
+	list, err := k.readWorkers(c.Request().Context(), k.caller(c))
 	if err != nil {
 		return err
 	}
@@ -125,6 +125,9 @@ func (k *Console) worker(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	w, err := k.Read.Worker(ctx, id)
+	if err == nil && !ownWorker(&w, k.caller(c)) {
+		err = inspect.ErrWorkerNotFound
+	}
 	if errors.Is(err, inspect.ErrWorkerNotFound) {
 		return notFound("No worker has the id " + s + ". Rows of stopped workers are removed after a day.")
 	}
@@ -144,7 +147,7 @@ func (k *Console) worker(c echo.Context) error {
 		return err
 	}
 	v := k.visit(c)
-	m := v.workerOf(&w, running, recent)
+	m := v.workerOf(&w, ownRuns(running, v.who), ownRuns(recent, v.who))
 	m.Leader = leader != nil && leader.Live && leader.WorkerID == id
 	return v.page(http.StatusOK, m.Frame, views.WorkerPage(m), views.WorkerLive(m))
 }

@@ -11,35 +11,49 @@ import (
 )
 
 const ChangeUser = `-- name: ChangeUser :one
-WITH was AS (SELECT u.id, u.role, u.disabled_at FROM console_users AS u WHERE u.name = $4 FOR UPDATE)
+WITH was AS (SELECT u.id, u.role, u.queues, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = $5 FOR UPDATE)
 UPDATE console_users AS u SET
   generation = u.generation + 1,
   role = coalesce($1::text, u.role),
-  password_hash = coalesce($2::text, u.password_hash),
-  disabled_at = CASE WHEN $3::boolean IS NULL THEN u.disabled_at
-    WHEN $3::boolean THEN coalesce(u.disabled_at, now()) END
+  queues = CASE WHEN $2::text[] IS NULL THEN u.queues ELSE nullif($2::text[], '{}') END,
+  password_hash = coalesce($3::text, u.password_hash),
+  disabled_at = CASE WHEN $4::boolean IS NULL THEN u.disabled_at
+    WHEN $4::boolean THEN coalesce(u.disabled_at, now()) END
 FROM was WHERE u.id = was.id
-RETURNING u.id, was.role AS old_role, (was.disabled_at IS NOT NULL)::boolean AS was_disabled
+RETURNING u.id, was.role AS old_role, was.queues AS old_queues, was.generation AS old_generation, u.role, u.queues, (was.disabled_at IS NOT NULL)::boolean AS was_disabled
 `
 
 type ChangeUserRow struct {
-	ID          int64
-	OldRole     string
-	WasDisabled bool
+	ID            int64
+	OldRole       string
+	OldQueues     []string
+	OldGeneration int32
+	Role          string
+	Queues        []string
+	WasDisabled   bool
 }
 
 // What a person may do or knows has changed: the generation rises, which locks out every sign-in that has begun. What is
-// NULL stays. The row lock makes a sign-in's last step wait; the caller then deletes the sessions, with a statement of its
-// own that sees what was committed before the lock was had.
-func (q *Queries) ChangeUser(ctx context.Context, db DBTX, role *string, passwordHash *string, disabled *bool, name string) (ChangeUserRow, error) {
+// NULL stays; an empty list of queues is every queue. The row lock makes a sign-in's last step wait; the caller then deletes
+// the sessions, with a statement of its own that sees what was committed before the lock was had.
+func (q *Queries) ChangeUser(ctx context.Context, db DBTX, role *string, queues []string, passwordHash *string, disabled *bool, name string) (ChangeUserRow, error) {
 	row := db.QueryRow(ctx, ChangeUser,
 		role,
+		queues,
 		passwordHash,
 		disabled,
 		name,
 	)
 	var i ChangeUserRow
-	err := row.Scan(&i.ID, &i.OldRole, &i.WasDisabled)
+	err := row.Scan(
+		&i.ID,
+		&i.OldRole,
+		&i.OldQueues,
+		&i.OldGeneration,
+		&i.Role,
+		&i.Queues,
+		&i.WasDisabled,
+	)
 	return i, err
 }
 
@@ -102,6 +116,20 @@ func (q *Queries) CountNameTry(ctx context.Context, db DBTX, name string, addres
 	return failures, err
 }
 
+const DeleteOtherSessions = `-- name: DeleteOtherSessions :execrows
+DELETE FROM console_sessions AS s
+WHERE s.user_id = (SELECT k.user_id FROM console_sessions AS k WHERE k.token_hash = $1) AND s.token_hash <> $1
+`
+
+// All of a person's but the one that asks.
+func (q *Queries) DeleteOtherSessions(ctx context.Context, db DBTX, tokenHash []byte) (int64, error) {
+	result, err := db.Exec(ctx, DeleteOtherSessions, tokenHash)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const DeleteSession = `-- name: DeleteSession :one
 WITH gone AS (DELETE FROM console_sessions AS s WHERE s.token_hash = $1 RETURNING s.id, s.user_id)
 SELECT gone.id, u.name FROM gone JOIN console_users AS u ON u.id = gone.user_id
@@ -153,7 +181,7 @@ func (q *Queries) ForgetSignInName(ctx context.Context, db DBTX, name string) er
 }
 
 const GetSession = `-- name: GetSession :one
-SELECT s.id, s.created_at, s.used_at, s.user_agent, s.address, u.id AS user_id, u.name, u.role
+SELECT s.id, s.created_at, s.used_at, s.user_agent, s.address, u.id AS user_id, u.name, u.role, u.queues
 FROM console_sessions AS s JOIN console_users AS u ON u.id = s.user_id
 WHERE s.token_hash = $1 AND u.disabled_at IS NULL
   AND s.used_at > now() - make_interval(secs => $2::float8)
@@ -169,6 +197,7 @@ type GetSessionRow struct {
 	UserID    int64
 	Name      string
 	Role      string
+	Queues    []string
 }
 
 // A person's role and access are read with each request, so that a change is felt with the next one.
@@ -184,6 +213,7 @@ func (q *Queries) GetSession(ctx context.Context, db DBTX, tokenHash []byte, idl
 		&i.UserID,
 		&i.Name,
 		&i.Role,
+		&i.Queues,
 	)
 	return i, err
 }
@@ -202,13 +232,14 @@ func (q *Queries) GetSignInWait(ctx context.Context, db DBTX, address string, na
 }
 
 const GetUserByName = `-- name: GetUserByName :one
-SELECT u.id, u.name, u.role, u.password_hash, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = $1
+SELECT u.id, u.name, u.role, u.queues, u.password_hash, u.generation, u.disabled_at FROM console_users AS u WHERE u.name = $1
 `
 
 type GetUserByNameRow struct {
 	ID           int64
 	Name         string
 	Role         string
+	Queues       []string
 	PasswordHash string
 	Generation   int32
 	DisabledAt   *time.Time
@@ -221,6 +252,7 @@ func (q *Queries) GetUserByName(ctx context.Context, db DBTX, name string) (GetU
 		&i.ID,
 		&i.Name,
 		&i.Role,
+		&i.Queues,
 		&i.PasswordHash,
 		&i.Generation,
 		&i.DisabledAt,
@@ -263,7 +295,7 @@ func (q *Queries) InsertSession(ctx context.Context, db DBTX, tokenHash []byte, 
 }
 
 const InsertUser = `-- name: InsertUser :one
-INSERT INTO console_users AS u (name, password_hash, role) VALUES ($1, $2, $3)
+INSERT INTO console_users AS u (name, password_hash, role, queues) VALUES ($1, $2, $3, $4::text[])
 ON CONFLICT (name) DO NOTHING RETURNING u.id, u.name, u.role, u.created_at
 `
 
@@ -275,8 +307,13 @@ type InsertUserRow struct {
 }
 
 // No row: the name is taken.
-func (q *Queries) InsertUser(ctx context.Context, db DBTX, name string, passwordHash string, role string) (InsertUserRow, error) {
-	row := db.QueryRow(ctx, InsertUser, name, passwordHash, role)
+func (q *Queries) InsertUser(ctx context.Context, db DBTX, name string, passwordHash string, role string, queues []string) (InsertUserRow, error) {
+	row := db.QueryRow(ctx, InsertUser,
+		name,
+		passwordHash,
+		role,
+		queues,
+	)
 	var i InsertUserRow
 	err := row.Scan(
 		&i.ID,
@@ -285,6 +322,31 @@ func (q *Queries) InsertUser(ctx context.Context, db DBTX, name string, password
 		&i.CreatedAt,
 	)
 	return i, err
+}
+
+const ListAdmins = `-- name: ListAdmins :many
+SELECT u.name FROM console_users AS u WHERE u.role = 'admin' AND u.disabled_at IS NULL AND u.queues IS NULL ORDER BY u.id
+`
+
+// Those who may do everything.
+func (q *Queries) ListAdmins(ctx context.Context, db DBTX) ([]string, error) {
+	rows, err := db.Query(ctx, ListAdmins)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListSessionsOf = `-- name: ListSessionsOf :many
@@ -336,25 +398,33 @@ func (q *Queries) ListSessionsOf(ctx context.Context, db DBTX, name string, idle
 }
 
 const ListUsers = `-- name: ListUsers :many
-SELECT u.id, u.name, u.role, u.created_at, u.disabled_at, u.signed_in_at,
+SELECT u.id, u.name, u.role, u.queues, u.generation, u.created_at, u.disabled_at, u.signed_in_at,
   (SELECT count(*) FROM console_sessions AS s WHERE s.user_id = u.id
     AND s.used_at > now() - make_interval(secs => $1::float8)
     AND s.created_at > now() - make_interval(secs => $2::float8))::int AS sessions
-FROM console_users AS u ORDER BY u.name LIMIT $3::int
+FROM console_users AS u WHERE ($3::text IS NULL OR u.name = $3::text) ORDER BY u.name LIMIT $4::int
 `
 
 type ListUsersRow struct {
 	ID         int64
 	Name       string
 	Role       string
+	Queues     []string
+	Generation int32
 	CreatedAt  time.Time
 	DisabledAt *time.Time
 	SignedInAt *time.Time
 	Sessions   int32
 }
 
-func (q *Queries) ListUsers(ctx context.Context, db DBTX, idleSeconds float64, totalSeconds float64, maxRows int32) ([]ListUsersRow, error) {
-	rows, err := db.Query(ctx, ListUsers, idleSeconds, totalSeconds, maxRows)
+// Of all, or of one name.
+func (q *Queries) ListUsers(ctx context.Context, db DBTX, idleSeconds float64, totalSeconds float64, name *string, maxRows int32) ([]ListUsersRow, error) {
+	rows, err := db.Query(ctx, ListUsers,
+		idleSeconds,
+		totalSeconds,
+		name,
+		maxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -366,6 +436,8 @@ func (q *Queries) ListUsers(ctx context.Context, db DBTX, idleSeconds float64, t
 			&i.ID,
 			&i.Name,
 			&i.Role,
+			&i.Queues,
+			&i.Generation,
 			&i.CreatedAt,
 			&i.DisabledAt,
 			&i.SignedInAt,
@@ -385,7 +457,8 @@ const LockUsers = `-- name: LockUsers :exec
 LOCK TABLE console_users IN SHARE ROW EXCLUSIVE MODE
 `
 
-// Waits for whoever is adding a user, so that an empty table is empty for all: the first admin is made once.
+// Waits for whoever is adding or changing a user, and keeps others from it: the first admin is made once, and the last one
+// stays. It must be the first lock of its transaction.
 func (q *Queries) LockUsers(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, LockUsers)
 	return err

@@ -74,6 +74,7 @@ const CountDeathsByHour = `-- name: CountDeathsByHour :many
 SELECT d.fingerprint, floor(date_part('epoch', u.at - d.died_at) / 3600)::int AS hours_ago, count(*) AS n
 FROM dead_letter_jobs AS d CROSS JOIN (SELECT $1::timestamptz AS at) AS u
 WHERE d.discarded_at IS NULL AND d.fingerprint = ANY($2::text[]) AND d.died_at > u.at - interval '24 hours' AND d.died_at <= u.at
+  AND ($3::text[] IS NULL OR d.queue = ANY($3::text[]))
 GROUP BY 1, 2
 `
 
@@ -84,8 +85,8 @@ type CountDeathsByHourRow struct {
 }
 
 // Deaths of some groups by hours ago, for their drawings.
-func (q *Queries) CountDeathsByHour(ctx context.Context, db DBTX, until time.Time, fingerprints []string) ([]CountDeathsByHourRow, error) {
-	rows, err := db.Query(ctx, CountDeathsByHour, until, fingerprints)
+func (q *Queries) CountDeathsByHour(ctx context.Context, db DBTX, until time.Time, fingerprints []string, queues []string) ([]CountDeathsByHourRow, error) {
+	rows, err := db.Query(ctx, CountDeathsByHour, until, fingerprints, queues)
 	if err != nil {
 		return nil, err
 	}
@@ -446,8 +447,9 @@ WITH d AS MATERIALIZED (
   WHERE x.discarded_at IS NULL
     AND ($4::text IS NULL OR x.type = $4::text)
     AND ($5::text IS NULL OR x.queue = $5::text)
-    AND ($6::text IS NULL OR x.fingerprint = $6::text)
-  ORDER BY x.died_at DESC LIMIT $7::int),
+    AND ($6::text[] IS NULL OR x.queue = ANY($6::text[]))
+    AND ($7::text IS NULL OR x.fingerprint = $7::text)
+  ORDER BY x.died_at DESC LIMIT $8::int),
 g AS (
   SELECT d.fingerprint, count(*) AS n, min(d.died_at) AS first_at, max(d.died_at) AS last_at,
     array_agg(DISTINCT d.type) AS types, array_agg(DISTINCT d.queue) AS queues, array_agg(DISTINCT d.reason) AS reasons,
@@ -470,6 +472,7 @@ type ListDeadGroupsParams struct {
 	MaxGroups   int32
 	Type        *string
 	Queue       *string
+	Queues      []string
 	Fingerprint *string
 	ScanMax     int32
 }
@@ -497,6 +500,7 @@ func (q *Queries) ListDeadGroups(ctx context.Context, db DBTX, arg ListDeadGroup
 		arg.MaxGroups,
 		arg.Type,
 		arg.Queue,
+		arg.Queues,
 		arg.Fingerprint,
 		arg.ScanMax,
 	)

@@ -535,8 +535,9 @@ WHERE (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
   AND (d.discarded_at IS NOT NULL) = $4::boolean
   AND ($5::text IS NULL OR d.type = $5::text)
   AND ($6::text IS NULL OR d.queue = $6::text)
-  AND ($7::text IS NULL OR d.reason = $7::text)
-ORDER BY d.died_at DESC, d.job_id DESC LIMIT $8::int
+  AND ($7::text[] IS NULL OR d.queue = ANY($7::text[]))
+  AND ($8::text IS NULL OR d.reason = $8::text)
+ORDER BY d.died_at DESC, d.job_id DESC LIMIT $9::int
 `
 
 type ListDeadParams struct {
@@ -546,6 +547,7 @@ type ListDeadParams struct {
 	Discarded    bool
 	Type         *string
 	Queue        *string
+	Queues       []string
 	Reason       *string
 	MaxRows      int32
 }
@@ -579,6 +581,7 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 		arg.Discarded,
 		arg.Type,
 		arg.Queue,
+		arg.Queues,
 		arg.Reason,
 		arg.MaxRows,
 	)
@@ -628,8 +631,9 @@ WHERE d.fingerprint = $2::text AND (d.died_at, d.job_id) < ($3::timestamptz, $4:
   AND (d.discarded_at IS NOT NULL) = $5::boolean
   AND ($6::text IS NULL OR d.type = $6::text)
   AND ($7::text IS NULL OR d.queue = $7::text)
-  AND ($8::text IS NULL OR d.reason = $8::text)
-ORDER BY d.died_at DESC, d.job_id DESC LIMIT $9::int
+  AND ($8::text[] IS NULL OR d.queue = ANY($8::text[]))
+  AND ($9::text IS NULL OR d.reason = $9::text)
+ORDER BY d.died_at DESC, d.job_id DESC LIMIT $10::int
 `
 
 type ListDeadGroupParams struct {
@@ -640,6 +644,7 @@ type ListDeadGroupParams struct {
 	Discarded    bool
 	Type         *string
 	Queue        *string
+	Queues       []string
 	Reason       *string
 	MaxRows      int32
 }
@@ -674,6 +679,7 @@ func (q *Queries) ListDeadGroup(ctx context.Context, db DBTX, arg ListDeadGroupP
 		arg.Discarded,
 		arg.Type,
 		arg.Queue,
+		arg.Queues,
 		arg.Reason,
 		arg.MaxRows,
 	)

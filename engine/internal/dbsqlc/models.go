@@ -43,6 +43,7 @@ type ConsoleUser struct {
 	CreatedAt    time.Time
 	DisabledAt   *time.Time
 	SignedInAt   *time.Time
+	Queues       []string
 }
 
 type DeadLetterJob struct {
