@@ -73,11 +73,12 @@ type line struct {
 
 // step does the next part of an operation, or looks what came of the last one.
 func (e *Engine) step(ctx context.Context, tx pgx.Tx, o *dbsqlc.TakeOperationRow) ([]line, error) {
-	if bad, err := e.failsAgain(ctx, tx, o); err != nil || bad {
-		return nil, err
-	}
 	n, next, err := e.pacing(ctx, tx, o)
 	if err != nil {
+		return nil, err
+	}
+	// Asked last: what let a canary go on, and ran a moment ago, is judged here too.
+	if bad, err := e.failsAgain(ctx, tx, o); err != nil || bad {
 		return nil, err
 	}
 	at := o.Done + o.PassedOver

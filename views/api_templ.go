@@ -137,11 +137,11 @@ func APIPage(m API) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\">API problems</a>.</p></div></section><section class=\"panel\" id=\"common\" aria-labelledby=\"h-common\"><header><h2 id=\"h-common\">Answers that many operations give</h2></header><div class=\"body text\"><p>An operation names them by their status; what it answers besides stands with it.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\">API problems</a>.</p></div></section><section class=\"panel\" id=\"answers\" aria-labelledby=\"h-answers\"><header><h2 id=\"h-answers\">Answers that many operations give</h2></header><div class=\"body text\"><p>An operation names them by their status; what it answers besides stands with it.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = apiAnswers(m.Frame.Base, "Answers that many operations give", m.Common).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = apiAnswers(m.Frame.Base, "Status, answer and codes that many operations share", m.Common).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -695,14 +695,14 @@ func apiOperation(base string, o APIOperation) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if o.Common != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<div class=\"body text\"><p class=\"muted small\">Also <a href=\"#common\">as others do</a>: ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<div class=\"body text\"><p class=\"muted small\">Also <a href=\"#answers\">as others do</a>: ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var37 string
 			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(o.Common)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/api.templ`, Line: 119, Col: 100}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/api.templ`, Line: 119, Col: 101}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 			if templ_7745c5c3_Err != nil {

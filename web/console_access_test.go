@@ -72,7 +72,7 @@ func TestAnAdminSettlesWhoMayDoWhat(t *testing.T) {
 
 	get("/access/users/bob/edit?role=operator&queues=sms,mail").shows("no change", http.StatusOK, "Nothing would change")
 	submit("/access/users/bob/edit", url.Values{"role": {"root"}, "queues": {"a+b"}}).shows("an unknown role", http.StatusUnprocessableEntity, "The role: It must be admin, operator or viewer")
-	bob = w.signIn("bob")
+	w.signIn("bob")
 	get("/access/users/bob/end-sessions").shows("ask to end", http.StatusOK, "1 → 0")
 	submit("/access/users/bob/end-sessions", nil).redirects("end", http.StatusSeeOther, "/console/access/users/bob")
 	submit("/access/users/bob/password", url.Values{"password": {password + "!"}, "again": {password}}).shows("two passwords", http.StatusUnprocessableEntity, "differs from the first")
