@@ -525,7 +525,7 @@ named AS (
     UNION ALL SELECT 'attempts_within_limit', format('attempt %s of at most %s', bad.attempt, bad.max_attempts) WHERE bad.faults & 64 <> 0
     UNION ALL SELECT 'never_before_its_time', format('claimed at %s, scheduled for %s', bad.claimed_at, bad.scheduled_at)
       WHERE bad.faults & 128 <> 0 AND NOT EXISTS (
-        SELECT 1 FROM operator_actions AS a WHERE a.target_kind = 'job' AND a.target = bad.job_id::text AND a.action NOT IN ('cancel', 'replay', 'discard', 'restore', 'stop'))
+        SELECT 1 FROM operator_actions AS a WHERE a.target_kind = 'job' AND a.target = bad.job_id::text AND a.action NOT IN ('cancel', 'replay', 'discard', 'restore', 'stop', 'revoke', 'reveal'))
         AND NOT EXISTS (SELECT 1 FROM operator_action_head AS h WHERE h.removed_until >= bad.claimed_at)
     UNION ALL SELECT 'run_instants_in_order', format('claimed %s, started %s, finished %s', bad.claimed_at, bad.started_at, bad.finished_at)
       WHERE bad.faults & 256 <> 0
