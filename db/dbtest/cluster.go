@@ -76,11 +76,20 @@ func (c *cluster) drop(name string) error {
 	return c.exec("DROP DATABASE IF EXISTS " + identifier(name) + " WITH (FORCE)")
 }
 
+// exec makes a call that takes its turn first. One that was too late has lost the
+// connection, which is no reason for the next to fail.
 func (c *cluster) exec(sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if c.admin.IsClosed() {
+		again, err := pgx.Connect(ctx, c.url)
+		if err != nil {
+			return err
+		}
+		c.admin = again
+	}
 	_, err := c.admin.Exec(ctx, sql)
 	return err
 }

@@ -16,6 +16,9 @@ var settings = map[string]string{
 	"shared_buffers":     "64MB",
 	"max_connections":    "400",
 	"synchronous_commit": "on",
+	// DROP DATABASE waits for every session to take note, which one does not while it
+	// asks a frozen client for a password: a minute by default.
+	"authentication_timeout": "10s",
 }
 
 // startThrowaway runs a Postgres without durability in a temporary folder. The
