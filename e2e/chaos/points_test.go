@@ -61,6 +61,7 @@ type scene struct {
 
 // scenes are the points of the engine's source that need more than work.
 var scenes = map[string]scene{
+	"callback.owed":     {slow: true, before: (*stage).oweNobody},
 	"claim.released":    {act: (*stage).loseAnswers, cut: true},
 	"claim.suspect":     {before: (*stage).loseRuns},
 	"reap.open":         {before: (*stage).loseRuns},
@@ -353,6 +354,14 @@ func (s *stage) loseRuns() {
 	}
 	s.busy(w)
 	w.retire()
+}
+
+// oweNobody leaves a callback of a job that is no more, which the leader looks at and
+// forgets.
+func (s *stage) oweNobody() {
+	if _, err := s.pool.Exec(s.t.Context(), "INSERT INTO owed_callbacks (job_id) VALUES (uuid_v7())"); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // freezeLong stops the worker for two leases while another one takes its jobs.
