@@ -187,12 +187,7 @@ func (j *Job) newLife(last engine.Outcome) bool {
 	if j.Replays == 0 || j.State != engine.StatePending || j.Attempt > 0 || j.Crashes > 0 {
 		return false
 	}
-	switch last {
-	case engine.OutcomeHandedBack, engine.OutcomeSnoozed:
-		return false
-	default:
-		return true
-	}
+	return last != engine.OutcomeHandedBack && last != engine.OutcomeSnoozed
 }
 
 func latest(ts ...time.Time) time.Time {
